@@ -1,0 +1,80 @@
+"""Which setting of a path to keep, by a stated rule on validation rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmasked.errors import InputError
+
+RULES = ("one-standard-error", "accuracy", "tolerance")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting as its own predictor sees it on validation rows, with test-time masks."""
+
+    sparsity: float
+    fraction: float
+    accuracy: float
+    logliks: NDArray[Any]  # (rows,)
+
+    @property
+    def loglik(self) -> float:
+        return float(self.logliks.mean())
+
+
+def choose(
+    candidates: list[Candidate],
+    rule: str,
+    *,
+    tolerance: float = 0.05,
+    full_accuracy: float | None = None,
+) -> tuple[int, str]:
+    """The position of the setting to keep, and why, in words.
+
+    * "one-standard-error": the sparsest whose mean log-likelihood lies below the best one's by no
+      more than one standard error of their paired difference over the validation rows.
+    * "accuracy": the largest accuracy (the paper, synthetic sets); the sparser of equals.
+    * "tolerance": the sparsest whose accuracy is within ``tolerance`` of a model that sees
+      everything (the paper, real data); the largest accuracy if none is.
+    """
+    fractions = np.array([c.fraction for c in candidates])
+    accuracies = np.array([c.accuracy for c in candidates])
+    if rule == "one-standard-error":
+        best = int(np.argmax([c.loglik for c in candidates]))
+        good = [_close(c.logliks, candidates[best].logliks) for c in candidates]
+        reason = (
+            "the sparsest setting within one standard error of the best validation log-likelihood"
+        )
+        return _sparsest(fractions, np.array(good)), reason
+    largest = _sparsest(fractions, accuracies == accuracies.max())
+    if rule == "accuracy":
+        return largest, "the largest validation accuracy"
+    if rule == "tolerance":
+        if full_accuracy is None:
+            raise InputError("the rule 'tolerance' needs the accuracy of the full model.")
+        enough = accuracies >= full_accuracy - tolerance
+        if enough.any():
+            return _sparsest(fractions, enough), (
+                f"the sparsest setting with validation accuracy within {tolerance:g} of the full "
+                f"model's {full_accuracy:.3f}"
+            )
+        return largest, (
+            f"the largest validation accuracy, as none is within {tolerance:g} of the full "
+            f"model's {full_accuracy:.3f}"
+        )
+    raise InputError(f"choose must be one of {', '.join(RULES)} but is {rule!r}.")
+
+
+def _close(logliks: NDArray[Any], best: NDArray[Any]) -> bool:
+    difference = best - logliks
+    error = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else 0.0
+    return bool(difference.mean() <= error)
+
+
+def _sparsest(fractions: NDArray[Any], allowed: NDArray[Any]) -> int:
+    return int(np.argmin(np.where(allowed, fractions, np.inf)))

@@ -1,0 +1,291 @@
+"""What is known about a table's columns: names, kinds, statistics, and which feature each is.
+
+`Columns` turns a table into the standardised numeric matrix that networks take. A numeric column
+becomes one standardised column. A column of text, categories or truth values becomes one column
+per category, and stays *one* feature: its columns are shown or hidden together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmasked.errors import DataWarning, InputError
+
+GroupSpec = Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]
+_MOST_CATEGORIES = 100
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the user's table."""
+
+    name: str
+    mean: float = 0.0
+    scale: float = 1.0
+    categories: tuple[str, ...] | None = None
+
+    @property
+    def width(self) -> int:
+        """How many columns of the matrix it becomes."""
+        return 1 if self.categories is None else len(self.categories)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a fitted table, and the feature that each belongs to.
+
+    Attributes
+    ----------
+    columns : one entry per column of the user's table.
+    features : names of the features, in order.
+    feature_of : for each column of the table, the number of its feature.
+    """
+
+    columns: tuple[Column, ...]
+    features: tuple[str, ...]
+    feature_of: tuple[int, ...]
+
+    @classmethod
+    def learn(cls, table: pd.DataFrame, groups: GroupSpec | None = None) -> Columns:
+        """Read kinds and statistics off the training rows."""
+        columns = []
+        constant = []
+        for name in table.columns:
+            values = table[name]
+            if is_categorical(values):
+                column = _categorical(str(name), values)
+                if column.width < 2:
+                    constant.append(str(name))
+            else:
+                numbers = _numbers(str(name), values)
+                scale = float(numbers.std())
+                if scale <= 1e-12 * max(1.0, float(np.abs(numbers).max())):
+                    constant.append(str(name))
+                    scale = 1.0
+                column = Column(str(name), float(numbers.mean()), scale)
+            columns.append(column)
+        if constant:
+            warnings.warn(
+                f"{_some(constant)} {'is' if len(constant) == 1 else 'are'} constant in the "
+                "training rows: kept, but it can explain nothing.",
+                DataWarning,
+                stacklevel=4,
+            )
+        names = [column.name for column in columns]
+        features, feature_of = _assign(names, groups)
+        return cls(tuple(columns), features, feature_of)
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """For each column of the *matrix*, the number of its feature."""
+        return tuple(
+            feature
+            for column, feature in zip(self.columns, self.feature_of, strict=True)
+            for _ in range(column.width)
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether every matrix column is a feature of its own, in order."""
+        return self.index == tuple(range(len(self.index)))
+
+    def matrix(self, table: pd.DataFrame) -> NDArray[np.float32]:
+        """The table as standardised numbers, (rows, matrix columns)."""
+        parts: list[NDArray[Any]] = []
+        for position, column in enumerate(self.columns):
+            values = table.iloc[:, position]
+            if column.categories is None:
+                if is_categorical(values):
+                    raise InputError(
+                        f"column {column.name!r} held numbers in training but holds text now; "
+                        "give the same kind of table."
+                    )
+                numbers = _numbers(column.name, values)
+                parts.append(((numbers - column.mean) / column.scale)[:, None])
+            else:
+                parts.append(_one_hot(column, values))
+        if not parts:
+            return np.zeros((len(table), 0), dtype=np.float32)
+        return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    def to_config(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "columns": [
+                {
+                    "name": c.name,
+                    "mean": c.mean,
+                    "scale": c.scale,
+                    "categories": None if c.categories is None else list(c.categories),
+                }
+                for c in self.columns
+            ],
+            "features": list(self.features),
+            "feature_of": list(self.feature_of),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Columns:
+        """The inverse of `to_config`."""
+        columns = tuple(
+            Column(
+                c["name"],
+                float(c["mean"]),
+                float(c["scale"]),
+                None if c["categories"] is None else tuple(c["categories"]),
+            )
+            for c in config["columns"]
+        )
+        return cls(columns, tuple(config["features"]), tuple(config["feature_of"]))
+
+
+def is_categorical(values: pd.Series[Any]) -> bool:
+    """Text, categories and truth values are categorical; numbers are not."""
+    kind = values.dtype
+    if isinstance(kind, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(kind):
+        return True
+    if pd.api.types.is_object_dtype(kind):
+        return any(isinstance(value, str | bool) for value in values.head(1000))
+    return pd.api.types.is_string_dtype(kind)
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """A hint for a name that is not among the known ones.
+
+    >>> nearest("outcom", ["age", "outcome"])
+    "did you mean 'outcome'?"
+    """
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if not close:  # people also get the case wrong
+        close = [k for k in known if k.lower() == name.lower()][:1]
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"there are: {_some(list(known))}."
+
+
+def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:
+    if pd.api.types.is_datetime64_any_dtype(values.dtype) or isinstance(
+        values.dtype, pd.PeriodDtype
+    ):
+        raise InputError(
+            f"column {name!r} holds dates; turn them into numbers first, such as days since a "
+            "fixed date, or drop the column."
+        )
+    if pd.api.types.is_complex_dtype(values.dtype):
+        raise InputError(f"Complex data not supported: column {name!r} holds complex numbers.")
+    try:
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        wrong = next((v for v in values if not isinstance(v, int | float | np.number)), None)
+        text = (
+            f"column {name!r} must hold numbers or text but holds {wrong!r} "
+            f"({type(wrong).__name__}); argument must be a string or a number."
+        )
+        raise (TypeError if isinstance(error, TypeError) else InputError)(text) from error
+    missing, infinite = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
+    if missing:
+        raise InputError(
+            f"column {name!r} has {missing:,} missing values (NaN), which are not supported yet; "
+            "fill them in or drop these rows."
+        )
+    if infinite:
+        raise InputError(
+            f"column {name!r} has {infinite:,} infinite values (inf); replace them by large "
+            "numbers or drop these rows."
+        )
+    return numbers
+
+
+def _categorical(name: str, values: pd.Series[Any]) -> Column:
+    _no_missing(name, values)
+    categories = sorted(set(values.astype(str)))
+    if len(categories) > _MOST_CATEGORIES:
+        raise InputError(
+            f"column {name!r} holds {len(categories):,} different texts, more than the "
+            f"{_MOST_CATEGORIES} that can be encoded; drop it if it is an identifier, or group "
+            "rare values."
+        )
+    return Column(name, categories=tuple(categories))
+
+
+def _one_hot(column: Column, values: pd.Series[Any]) -> NDArray[np.float32]:
+    _no_missing(column.name, values)
+    text = values.astype(str).to_numpy()
+    categories = np.array(column.categories, dtype=object)
+    unseen = sorted(set(text) - set(column.categories or ()))
+    if unseen:
+        warnings.warn(
+            f"column {column.name!r} holds {_some(unseen)}, not seen in training: treated as "
+            "none of the known values.",
+            DataWarning,
+            stacklevel=5,
+        )
+    return (text[:, None] == categories[None, :]).astype(np.float32)
+
+
+def _no_missing(name: str, values: pd.Series[Any]) -> None:
+    missing = int(values.isna().sum())
+    if missing:
+        raise InputError(
+            f"column {name!r} has {missing:,} missing values, which are not supported yet; "
+            "fill them in or drop these rows."
+        )
+
+
+def _assign(names: list[str], groups: GroupSpec | None) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Feature names and, for each column, its feature; ungrouped columns stand alone."""
+    owner: dict[int, str] = {}
+    if groups is not None:
+        items = (
+            list(groups.items())
+            if isinstance(groups, Mapping)
+            else [("", members) for members in groups]
+        )
+        for label, members in items:
+            where = [_position(member, names) for member in members]
+            if not where:
+                raise InputError(f"the group {label!r} has no columns; name at least one.")
+            label = str(label) or "+".join(names[i] for i in where)
+            for i in where:
+                if i in owner:
+                    raise InputError(
+                        f"column {names[i]!r} is in the groups {owner[i]!r} and {label!r}; "
+                        "a column can be in one group only."
+                    )
+                owner[i] = label
+    features: list[str] = []
+    feature_of = []
+    number: dict[str, int] = {}
+    for i, name in enumerate(names):
+        key = f"group {owner[i]}" if i in owner else f"column {i}"
+        if key not in number:
+            number[key] = len(features)
+            features.append(owner.get(i, name))
+        feature_of.append(number[key])
+    return tuple(features), tuple(feature_of)
+
+
+def _position(member: Any, names: list[str]) -> int:
+    if isinstance(member, int | np.integer) and not isinstance(member, bool):
+        if not -len(names) <= member < len(names):
+            raise InputError(f"a group names column {member} but there are {len(names)} columns.")
+        return int(member) % len(names)
+    if str(member) not in names:
+        raise InputError(
+            f"a group names the column {member!r}, which is not in the table; "
+            f"{nearest(str(member), names)}"
+        )
+    return names.index(str(member))
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    text = ", ".join(repr(name) for name in names[:most])
+    return text + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,94 @@
+"""The paper's synthetic tables S1, S2 and S3, whose truth is known.
+
+All features are independent standard normal. x11 decides which of two leaves makes y, and
+P(y = 1 | x) = 1 / (1 + f(x)) with::
+
+    f_A = exp(x1 · x2)
+    f_B = exp(x3² + x4² + x5² + x6² − 4)
+    f_C = exp(−10 sin(0.2 x7) + |x8| + x9 + exp(−x10) − 2.4)
+
+    S1: x11 < 0: A, else B      S2: x11 < 0: A, else C      S3: x11 < 0: B, else C
+
+So a row's truth is its leaf's features and the control-flow feature x11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from unmasked.errors import InputError
+
+CONTROL_FLOW = 10
+"""Column of x11, the feature that decides which leaf applies."""
+
+_LEAF_FEATURES = {"A": (0, 1), "B": (2, 3, 4, 5), "C": (6, 7, 8, 9)}
+_TREES = {"S1": ("A", "B"), "S2": ("A", "C"), "S3": ("B", "C")}
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Rows of a synthetic table with everything that is true about them.
+
+    Attributes
+    ----------
+    x : (rows, features) features, y : (rows,) labels 0 and 1.
+    truth : (rows, features) bool, the features that P(y | x) depends on in that row.
+    probability : (rows,) the true P(y = 1 | x).
+    branch : (rows,) the leaf of each row, such as "B".
+    """
+
+    name: str
+    x: NDArray[np.float64]
+    y: NDArray[np.int64]
+    truth: NDArray[np.bool_]
+    probability: NDArray[np.float64]
+    branch: NDArray[np.str_]
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [f"x{i + 1}" for i in range(self.x.shape[1])]
+
+
+def synthetic(name: str, rows: int, seed: int, *, noise_features: int = 0) -> Synthetic:
+    """Draw ``rows`` rows of S1, S2 or S3, with extra features that mean nothing if asked.
+
+    >>> data = synthetic("S3", 5, seed=0, noise_features=2)
+    >>> data.x.shape, data.feature_names[-1]
+    ((5, 13), 'x13')
+    """
+    if name not in _TREES:
+        raise InputError(f"the synthetic sets are {', '.join(_TREES)} but {name!r} was asked for.")
+    if rows < 1 or noise_features < 0:
+        raise InputError(
+            f"rows must be at least 1 and noise_features at least 0 but are {rows} and "
+            f"{noise_features}."
+        )
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((rows, 11 + noise_features))
+    low, high = _TREES[name]
+    negative = x[:, CONTROL_FLOW] < 0
+    exponent = np.where(negative, log_odds_against(low, x), log_odds_against(high, x))
+    probability: NDArray[np.float64] = expit(-exponent)
+    y = (random.random(rows) < probability).astype(np.int64)
+    truth = np.zeros(x.shape, dtype=bool)
+    truth[:, CONTROL_FLOW] = True
+    for leaf, here in ((low, negative), (high, ~negative)):
+        truth[:, list(_LEAF_FEATURES[leaf])] |= here[:, None]
+    return Synthetic(name, x, y, truth, probability, np.where(negative, low, high))
+
+
+def log_odds_against(leaf: str, x: NDArray[Any]) -> NDArray[np.float64]:
+    """log f of a leaf, the log-odds against y = 1, for rows (rows, ≥ 10) of features."""
+    result: NDArray[np.float64]
+    if leaf == "A":
+        result = x[:, 0] * x[:, 1]
+    elif leaf == "B":
+        result = (x[:, 2:6] ** 2).sum(1) - 4
+    else:
+        result = -10 * np.sin(0.2 * x[:, 6]) + np.abs(x[:, 7]) + x[:, 8] + np.exp(-x[:, 9]) - 2.4
+    return result

@@ -1,0 +1,98 @@
+"""How to train: one small set of options, and what "auto" turns into for given rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from unmasked.errors import InputError
+
+_STEPS = 1500  # what the one-cycle schedule needs on tables of any size we measured
+_STEPS_PER_EPOCH = 10
+_BATCH = (16, 1000)  # smallest and largest automatic batch
+_LEAST_EPOCHS = 3
+
+
+@dataclass(frozen=True)
+class Training:
+    """Options of a training run. The defaults suit tables; ``Training.paper()`` is the paper's.
+
+    Parameters
+    ----------
+    epochs : passes over the training rows; None: about 1,500 steps, at least 3 passes.
+    batch_size : rows in a step; None: a tenth of the rows, between 16 and 1,000. A batch larger
+        than the data shrinks to the data.
+    learning_rate : the predictor's peak rate under "one-cycle", its rate under "constant".
+    selector_learning_rate : the same for the selector, which a large rate drives into corners
+        that it cannot leave (a feature never shown gets no gradient to come back).
+    schedule : "one-cycle" (linear rise over the first 30%, cosine fall to zero) or "constant".
+    weight_decay : AdamW's decoupled decay.
+    clip : largest gradient norm, per setting; None: no clipping.
+    patience : epochs without a better validation score after which a setting stops;
+        None: train to the end (the best epoch is kept in any case).
+    """
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float = 5e-3
+    selector_learning_rate: float = 5e-4
+    schedule: Literal["one-cycle", "constant"] = "one-cycle"
+    weight_decay: float = 0.03
+    clip: float | None = 1.0
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InputError(f"{name} must be a whole number above 0 but is {value!r}.")
+        for name in ("learning_rate", "selector_learning_rate"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise InputError(f"{name} must be above 0 but is {value!r}.")
+        if not self.weight_decay >= 0:
+            raise InputError(f"weight_decay must be at least 0 but is {self.weight_decay!r}.")
+        if self.clip is not None and not self.clip > 0:
+            raise InputError(f"clip must be above 0 or None but is {self.clip!r}.")
+        if self.schedule not in ("one-cycle", "constant"):
+            raise InputError(
+                f"schedule must be 'one-cycle' or 'constant' but is {self.schedule!r}."
+            )
+
+    @classmethod
+    def paper(cls, epochs: int = 1000) -> Training:
+        """Adam at a constant 1e-4 with batches of 1,000, as far as the paper states it."""
+        return cls(
+            epochs=epochs,
+            batch_size=1000,
+            learning_rate=1e-4,
+            selector_learning_rate=1e-4,
+            schedule="constant",
+            weight_decay=0.0,
+            clip=None,
+        )
+
+    def resolve(self, rows: int) -> Training:
+        """Fill in ``epochs`` and ``batch_size`` for a number of training rows.
+
+        >>> Training().resolve(10_000)  # doctest: +ELLIPSIS
+        Training(epochs=150, batch_size=1000, ...)
+        >>> Training(batch_size=500).resolve(120).batch_size
+        120
+        """
+        smallest, largest = _BATCH
+        batch = self.batch_size or min(max(rows // _STEPS_PER_EPOCH, smallest), largest)
+        batch = min(batch, rows)
+        epochs = self.epochs or max(math.ceil(_STEPS / (rows // batch)), _LEAST_EPOCHS)
+        return replace(self, epochs=epochs, batch_size=batch)
+
+    def pace(self, step: int, steps: int) -> float:
+        """Share of the peak rate in step ``step`` of ``steps``: a pure function, so runs resume."""
+        if self.schedule == "constant":
+            return 1.0
+        rise = max(1, round(0.3 * steps))
+        if step < rise:
+            return (step + 1) / rise
+        done = (step - rise) / max(1, steps - rise)
+        return 0.5 * (1 + math.cos(math.pi * done))

@@ -1,0 +1,227 @@
+"""`Explanation`: which features were shown for each row, and how sure the selector was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unmasked.errors import InputError, OutputError, SavedError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_FORMAT, _VERSION = "unmasked-explanation", 1
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Explanation:
+    """Selections for the rows of a table.
+
+    Attributes
+    ----------
+    masks : (rows, features) bool, True = shown.
+    probabilities : (rows, features) in [0, 1], how probable it is that the feature is shown;
+        the masks as numbers where no probabilities are known.
+    feature_names : one name for each feature.
+    index : one label for each row (a DataFrame's index), 0, 1, 2, … by default.
+    about : where it comes from, such as ``{"method": "REAL-X", "sparsity": 0.1}``.
+
+    >>> e = Explanation([[True, False], [True, True]], feature_names=["age", "dose"])
+    >>> e
+    <Explanation of 2 rows × 2 features, 75% shown (1 to 2 a row); most often: age 100%, dose 50%>
+    >>> e.to_frame()
+        age   dose
+    0  True  False
+    1  True   True
+    """
+
+    masks: NDArray[np.bool_]
+    probabilities: NDArray[np.float32]
+    feature_names: list[str]
+    index: NDArray[Any]
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        masks: ArrayLike,
+        probabilities: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+        index: ArrayLike | None = None,
+        about: dict[str, Any] | None = None,
+    ) -> None:
+        shown = _masks(masks)
+        rows, features = shown.shape
+        chances = np.asarray(shown if probabilities is None else probabilities, dtype=np.float32)
+        if chances.shape != shown.shape:
+            raise InputError(
+                f"probabilities must have the masks' shape {shown.shape} but have {chances.shape}."
+            )
+        names = [f"x{i + 1}" for i in range(features)] if feature_names is None else feature_names
+        if len(names) != features:
+            raise InputError(
+                f"there must be one name for each of the {features} features but {len(names)} came."
+            )
+        labels = np.arange(rows) if index is None else np.asarray(index)
+        if len(labels) != rows:
+            raise InputError(
+                f"there must be one label for each of the {rows} rows but {len(labels)} came."
+            )
+        object.__setattr__(self, "masks", shown)
+        object.__setattr__(self, "probabilities", chances)
+        object.__setattr__(self, "feature_names", [str(name) for name in names])
+        object.__setattr__(self, "index", labels)
+        object.__setattr__(self, "about", dict(about or {}))
+
+    def __len__(self) -> int:
+        return len(self.masks)
+
+    def __getitem__(self, rows: slice | ArrayLike) -> Explanation:
+        """Some of the rows: a slice, a list of positions or a boolean array."""
+        chosen = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
+        return Explanation(
+            self.masks[chosen],
+            self.probabilities[chosen],
+            self.feature_names,
+            self.index[chosen],
+            self.about,
+        )
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many features each row shows, (rows,)."""
+        return self.masks.sum(1).astype(np.int64)
+
+    @property
+    def fraction(self) -> float:
+        """The fraction of all features that is shown."""
+        return float(self.masks.mean()) if self.masks.size else 0.0
+
+    def top(self, k: int) -> Explanation:
+        """Show exactly the k most probable features of each row (ties: the earlier feature)."""
+        features = self.masks.shape[1]
+        if not isinstance(k, int | np.integer) or not 0 <= k <= features:
+            raise InputError(
+                f"k must be a whole number from 0 to the {features} features but is {k!r}."
+            )
+        order = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :k]
+        masks = np.zeros_like(self.masks)
+        np.put_along_axis(masks, order, True, axis=1)
+        about = {**self.about, "top": int(k)}
+        return Explanation(masks, self.probabilities, self.feature_names, self.index, about)
+
+    def to_frame(self, what: Literal["masks", "probabilities"] = "masks") -> pd.DataFrame:
+        """The masks (or probabilities) as a DataFrame with feature names and row labels."""
+        import pandas as pd
+
+        if what not in ("masks", "probabilities"):
+            raise InputError(f"what must be 'masks' or 'probabilities' but is {what!r}.")
+        return pd.DataFrame(getattr(self, what), columns=self.feature_names, index=self.index)
+
+    def plot(self, row: int | None = None, ax: Axes | None = None, *, most: int = 30) -> Axes:
+        """One row as bars, or all rows as a heat map; draws on ``ax`` and returns it.
+
+        ``row`` is a position. At most ``most`` features are drawn, the most often shown first.
+        """
+        from unmasked import plots
+
+        if row is None:
+            return plots.heat_map(self.masks, self.feature_names, ax=ax, most=most)
+        if not -len(self) <= row < len(self):
+            raise InputError(f"row must lie between 0 and {len(self) - 1} but is {row}.")
+        return plots.one_row(
+            self.probabilities[row],
+            self.masks[row],
+            self.feature_names,
+            title=f"row {self.index[row]}",
+            ax=ax,
+            most=most,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write one ``.npz`` file that `load` and ``numpy.load`` read."""
+        path = Path(path)
+        header = json.dumps({"format": _FORMAT, "version": _VERSION, "about": self.about})
+        index = self.index
+        if index.dtype == object:  # strings and the like; numpy would have to pickle them
+            index = index.astype(str)
+        try:
+            with open(path, "wb") as file:
+                np.savez_compressed(
+                    file,
+                    header=np.array(header),
+                    masks=self.masks,
+                    probabilities=self.probabilities,
+                    feature_names=np.array(self.feature_names, dtype=str),
+                    index=index,
+                )
+        except OSError as error:
+            raise OutputError(
+                f"the explanation cannot be written to {path} ({error.strerror or error}); "
+                "choose another place."
+            ) from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Explanation:
+        """Read what `save` wrote; refuses anything else."""
+        path = Path(path)
+        if not path.is_file():
+            raise SavedError(f"{path} must be a file written by Explanation.save but is not there.")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                values = {k: file[k] for k in ("masks", "probabilities", "feature_names", "index")}
+        except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
+            raise SavedError(
+                f"{path} is damaged or was not written by Explanation.save ({error})."
+            ) from error
+        if header.get("format") != _FORMAT or header.get("version") != _VERSION:
+            raise SavedError(
+                f"{path} has format {header.get('format')!r} version {header.get('version')!r} "
+                f"but this program reads {_FORMAT!r} version {_VERSION}."
+            )
+        names = [str(name) for name in values["feature_names"]]
+        return cls(
+            values["masks"], values["probabilities"], names, values["index"], header["about"]
+        )
+
+    def __repr__(self) -> str:
+        rows, features = self.masks.shape
+        text = f"<Explanation of {rows:,} rows × {features:,} features"
+        if rows and features:
+            sizes, rates = self.sizes, self.masks.mean(0)
+            first = np.argsort(-rates, kind="stable")[:5]
+            often = ", ".join(f"{self.feature_names[i]} {rates[i]:.0%}" for i in first)
+            text += (
+                f", {self.fraction:.0%} shown ({sizes.min()} to {sizes.max()} a row); "
+                f"most often: {often}"
+            )
+        return text + ">"
+
+
+def _masks(masks: ArrayLike) -> NDArray[np.bool_]:
+    values = np.asarray(masks)
+    if values.ndim != 2:
+        raise InputError(
+            f"masks must be a table (rows, features) but came with shape {values.shape}."
+        )
+    if values.dtype == bool:
+        return values.copy()
+    try:
+        good = np.isin(values, (0, 1))
+    except TypeError:
+        good = np.zeros(values.shape, dtype=bool)
+    if not good.all():
+        wrong = values[~good].ravel()[0]
+        raise InputError(
+            f"masks must hold 0 (hidden) and 1 (shown) only but hold {wrong!r}; "
+            "cut attributions at a threshold or at the top k first."
+        )
+    return values.astype(bool)

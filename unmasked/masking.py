@@ -1,0 +1,117 @@
+"""Maskers: what a predictor is given when a mask hides part of a row.
+
+A masker is a function of a row and a mask. It is written for one setting: ``x`` is
+(batch, columns), ``mask`` is (batch, features), 1 = shown. Masks between 0 and 1 (the relaxed
+draws of REBAR) blend shown and hidden linearly.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unmasked.errors import InputError
+from unmasked.shapes import Float
+
+
+class Masker(ABC):
+    """Hides the features that a mask leaves out."""
+
+    @abstractmethod
+    def features(self, columns: int) -> int:
+        """How many features a mask over ``columns`` columns has."""
+
+    @abstractmethod
+    def width(self, columns: int) -> int:
+        """How wide the masked input of ``columns`` columns is."""
+
+    @abstractmethod
+    def __call__(
+        self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch features"]
+    ) -> Float[Tensor, "batch width"]:
+        """Return what the predictor may see."""
+
+
+@dataclass(frozen=True)
+class Token(Masker):
+    """Value × mask, plus the mask itself: ``[x ⊙ m, m]``. A hidden value cannot be mistaken.
+
+    >>> Token()(torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor([[3., 0., 1., 0.]])
+    """
+
+    def features(self, columns: int) -> int:
+        return columns
+
+    def width(self, columns: int) -> int:
+        return 2 * columns
+
+    def __call__(
+        self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch columns"]
+    ) -> Float[Tensor, "batch width"]:
+        return torch.cat([x * mask, mask], dim=-1)
+
+
+@dataclass(frozen=True)
+class Zero(Masker):
+    """Value × mask, as in the authors' code: a hidden value looks like a zero.
+
+    >>> Zero()(torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor([[3., 0.]])
+    """
+
+    def features(self, columns: int) -> int:
+        return columns
+
+    def width(self, columns: int) -> int:
+        return columns
+
+    def __call__(
+        self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch columns"]
+    ) -> Float[Tensor, "batch columns"]:
+        return x * mask
+
+
+@dataclass(frozen=True)
+class Groups(Masker):
+    """Columns that are shown or hidden together, over any other masker.
+
+    ``index[c]`` is the feature that column ``c`` belongs to; features are numbered from 0 without
+    gaps.
+
+    >>> Groups((0, 0, 1), Zero())(torch.ones(1, 3), torch.tensor([[1.0, 0.0]]))
+    tensor([[1., 1., 0.]])
+    """
+
+    index: tuple[int, ...]
+    masker: Masker = Token()
+
+    def __init__(self, index: Sequence[int], masker: Masker | None = None) -> None:
+        object.__setattr__(self, "index", tuple(int(i) for i in index))
+        object.__setattr__(self, "masker", Token() if masker is None else masker)
+        if not self.index or set(self.index) != set(range(max(self.index) + 1)):
+            raise InputError(
+                "group numbers must be 0, 1, 2, … without gaps, one for each column, "
+                f"but came as {sorted(set(self.index))}; renumber the groups."
+            )
+
+    def features(self, columns: int) -> int:
+        if columns != len(self.index):
+            raise InputError(
+                f"the groups describe {len(self.index)} columns but the data have {columns}; "
+                "give one group number for each column."
+            )
+        return max(self.index) + 1
+
+    def width(self, columns: int) -> int:
+        return self.masker.width(columns)
+
+    def __call__(
+        self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch features"]
+    ) -> Float[Tensor, "batch width"]:
+        # (batch, features) -> (batch, columns): each column takes its group's mask
+        return self.masker(x, mask[..., list(self.index)])

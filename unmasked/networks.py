@@ -1,0 +1,110 @@
+"""Networks: the multilayer perceptron, and how a network is asked for.
+
+Explainers take a network as a ready ``nn.Module`` or as a factory, a callable
+``(inputs, outputs) -> nn.Module``. An `MLP` is such a factory, and the default one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from unmasked.errors import InputError
+from unmasked.shapes import Float
+
+Factory = Callable[[int, int], nn.Module]
+"""(inputs, outputs) -> network from (batch, inputs) to (batch, outputs)."""
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "selu": nn.SELU,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "elu": nn.ELU,
+    "tanh": nn.Tanh,
+}
+NORMALISATIONS: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
+
+
+@dataclass(frozen=True)
+class MLP:
+    """What a multilayer perceptron looks like; calling it builds one.
+
+    >>> MLP(hidden=(8,), activation="relu")(3, 2)
+    Sequential(
+      (0): Linear(in_features=3, out_features=8, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=8, out_features=2, bias=True)
+    )
+    """
+
+    hidden: tuple[int, ...] = (200, 200)
+    activation: str = "silu"
+    normalisation: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if not all(isinstance(width, int) and width > 0 for width in self.hidden):
+            raise InputError(
+                f"hidden must hold whole numbers above 0 but is {self.hidden}; "
+                "give one width for each hidden layer, such as (200, 200)."
+            )
+        _one_of("activation", self.activation, list(ACTIVATIONS))
+        if self.normalisation is not None:
+            _one_of("normalisation", self.normalisation, list(NORMALISATIONS))
+
+    def __call__(self, inputs: int, outputs: int) -> nn.Module:
+        """Build the network, (batch, inputs) -> (batch, outputs), from torch's random state."""
+        layers: list[nn.Module] = []
+        for width in self.hidden:
+            layers.append(nn.Linear(inputs, width))
+            if self.normalisation is not None:
+                layers.append(NORMALISATIONS[self.normalisation](width))
+            layers.append(ACTIVATIONS[self.activation]())
+            inputs = width
+        layers.append(nn.Linear(inputs, outputs))
+        return nn.Sequential(*layers)
+
+
+def build(network: nn.Module | Factory, inputs: int, outputs: int, seed: int) -> nn.Module:
+    """Copy a module, or build one from a factory with torch's random state set to ``seed``."""
+    if isinstance(network, nn.Module):
+        return copy.deepcopy(network)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return network(inputs, outputs)
+
+
+def check_shapes(
+    module: nn.Module, name: str, inputs: Float[Tensor, "batch inputs"], outputs: int
+) -> None:
+    """Fail before training when a network does not map (batch, inputs) to (batch, outputs)."""
+    training = module.training
+    module.eval()
+    expected = (inputs.shape[0], outputs)
+    try:
+        with torch.no_grad():
+            result = module(inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise InputError(
+            f"the {name} must take an input of shape (batch, {inputs.shape[1]}) and return "
+            f"(batch, {outputs}), but it failed on an input of shape {tuple(inputs.shape)}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    finally:
+        module.train(training)
+    shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+    if shape != expected:
+        raise InputError(
+            f"the {name} must return shape {expected} for an input of shape "
+            f"{tuple(inputs.shape)}, but returned {shape}; change its last layer."
+        )
+
+
+def _one_of(name: str, value: str, known: list[str]) -> None:
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(known)} but is {value!r}.")

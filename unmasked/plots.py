@@ -1,0 +1,154 @@
+"""Pictures of selections. Every function draws on ``ax`` (or a new one) and returns it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN, HIDDEN, ACCENT, MUTED = "#20639b", "#edf1f5", "#c8553d", "#9aa5b1"
+_MOST_ROWS = 2000  # more rows than pixels only blur a heat map
+
+
+def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    # A bare Figure, not pyplot: nothing is registered globally, nothing leaks, no window opens.
+    return Figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def one_row(
+    probabilities: NDArray[Any],
+    mask: NDArray[np.bool_],
+    names: Sequence[str],
+    *,
+    title: str,
+    ax: Axes | None = None,
+    most: int = 30,
+) -> Axes:
+    """Bars of one row's selection probabilities; shown features are filled."""
+    order = np.argsort(-np.asarray(probabilities), kind="stable")[:most]
+    ax = _axes(ax, 5.0, 0.6 + 0.26 * len(order))
+    colours = [SHOWN if mask[i] else MUTED for i in order]
+    positions = np.arange(len(order))
+    ax.barh(positions, np.asarray(probabilities)[order], color=colours, height=0.7)
+    ax.axvline(0.5, color="black", linewidth=0.8, linestyle=":")
+    ax.set_yticks(positions, [names[i] for i in order])
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("probability of being shown (shown above ½)")
+    ax.set_title(title)
+    _plain(ax)
+    return ax
+
+
+def heat_map(
+    masks: NDArray[np.bool_],
+    names: Sequence[str],
+    *,
+    groups: NDArray[Any] | None = None,
+    ax: Axes | None = None,
+    most: int = 30,
+    title: str = "",
+    keep_order: bool = False,
+) -> Axes:
+    """Rows down, features across, filled where shown; ``groups`` sorts rows and labels blocks."""
+    rates = masks.mean(0) if len(masks) else np.zeros(len(names))
+    chosen = np.argsort(-rates, kind="stable")[:most]
+    if keep_order:
+        chosen = np.sort(chosen)
+    order = np.arange(len(masks))
+    if groups is not None:
+        order = np.argsort(np.asarray(groups).astype(str), kind="stable")
+    if len(order) > _MOST_ROWS:
+        order = order[np.linspace(0, len(order) - 1, _MOST_ROWS).astype(int)]
+    ax = _axes(ax, 1.6 + 0.42 * len(chosen), 4.6)
+    from matplotlib.colors import ListedColormap
+
+    ax.imshow(
+        masks[np.ix_(order, chosen)],
+        aspect="auto",
+        interpolation="nearest",
+        cmap=ListedColormap([HIDDEN, SHOWN]),
+        vmin=0,
+        vmax=1,
+    )
+    labels = [f"{names[i]}\n{rates[i]:.0%}" for i in chosen]
+    long = any(len(names[i]) > 6 for i in chosen)
+    ax.set_xticks(
+        np.arange(len(chosen)),
+        [label.replace("\n", "  ") for label in labels] if long else labels,
+        rotation=90 if long else 0,
+    )
+    ax.set_xticks(np.arange(len(chosen) + 1) - 0.5, minor=True)
+    ax.grid(which="minor", axis="x", color="white", linewidth=1.5)
+    ax.tick_params(which="both", length=0)
+    ax.set_yticks([])
+    ax.set_ylabel("rows")
+    if groups is not None:
+        sorted_groups = np.asarray(groups).astype(str)[order]
+        values, starts = np.unique(sorted_groups, return_index=True)
+        ends = np.append(starts[1:], len(order))
+        ax.set_yticks([(a + b - 1) / 2 for a, b in zip(starts, ends, strict=True)], list(values))
+        for start in starts[1:]:
+            ax.axhline(start - 0.5, color=ACCENT, linewidth=1.5)
+        ax.set_ylabel("")
+    if title:
+        ax.set_title(title)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    return ax
+
+
+def sparsity_path(
+    fractions: Sequence[float],
+    scores: Sequence[float],
+    labels: Sequence[str],
+    chosen: int,
+    *,
+    score_name: str,
+    references: dict[str, float] | None = None,
+    intervals: Sequence[tuple[float, float]] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Score against the fraction shown, one point per λ, the chosen one marked."""
+    ax = _axes(ax, 6.0, 3.8)
+    order = np.argsort(fractions)
+    x, y = np.asarray(fractions)[order], np.asarray(scores)[order]
+    ax.plot(x, y, color=SHOWN, linewidth=1.5, zorder=2)
+    if intervals is not None:
+        low, high = np.array(intervals)[order].T
+        ax.vlines(x, low, high, color=SHOWN, linewidth=1.2, zorder=2)
+    ax.scatter(x, y, color=SHOWN, s=28, zorder=3)
+    ax.scatter(
+        [fractions[chosen]], [scores[chosen]], s=130, facecolors="none", edgecolors=ACCENT,
+        linewidths=2, zorder=4, label="chosen",
+    )  # fmt: skip
+    for i in order:
+        ax.annotate(
+            labels[i], (fractions[i], scores[i]), textcoords="offset points", xytext=(7, -12),
+            fontsize=8, color="#444",
+        )  # fmt: skip
+    styles = ["--", ":", "-."]
+    for number, (name, value) in enumerate((references or {}).items()):
+        ax.axhline(
+            value, color=MUTED, linestyle=styles[number % 3], linewidth=1.2, label=name, zorder=1
+        )
+    ax.set_xlabel("fraction of features shown")
+    ax.set_ylabel(score_name)
+    ax.set_xlim(left=0)
+    ax.legend(frameon=False, fontsize=8, loc="best")
+    _plain(ax)
+    return ax
+
+
+def _plain(ax: Axes) -> None:
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)

@@ -1,0 +1,178 @@
+"""Fitted objects on disk: a folder with ``config.json`` and ``weights.safetensors``.
+
+No pickle. The configuration carries a format name, a version and the digest of the weights, so
+that a damaged or foreign folder is refused in one sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from unmasked.errors import InputError, OutputError, SavedError
+from unmasked.masking import Groups, Masker, Token, Zero
+from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+from unmasked.networks import MLP, Factory
+
+FORMAT, VERSION = "unmasked", 1
+_CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
+
+
+def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write a fitted object; replaces an earlier one only when the new one is complete."""
+    if folder.exists() and not _ours(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(
+            f"{folder} exists and is not a saved model; choose another folder or remove it."
+        )
+    part = folder.with_name(f".{folder.name}.part")
+    old = folder.with_name(f".{folder.name}.old")
+    try:
+        for leftover in (part, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        part.mkdir(parents=True)
+        plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+        save_file(plain, part / _WEIGHTS)
+        digest = hashlib.sha256((part / _WEIGHTS).read_bytes()).hexdigest()
+        head = {"format": FORMAT, "version": VERSION, "weights_sha256": digest}
+        (part / _CONFIG).write_text(
+            json.dumps({**head, **config}, indent=1, allow_nan=False), encoding="utf-8"
+        )
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(part, folder)
+        shutil.rmtree(old, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise OutputError(
+            f"the model cannot be saved in {folder} ({error}); choose another folder."
+        ) from error
+
+
+def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read a fitted object of class ``kind``, or say in one sentence why not."""
+    if not (folder / _CONFIG).is_file():
+        raise SavedError(f"{folder} must be a folder written by save() but has no {_CONFIG}.")
+    try:
+        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        if not isinstance(config, dict) or config.get("format") != FORMAT:
+            raise SavedError(f"{folder / _CONFIG} was not written by this program.")
+        if config.get("version") != VERSION:
+            raise SavedError(
+                f"{folder} was saved in version {config.get('version')!r} of the format but this "
+                f"program reads version {VERSION}; use a matching release."
+            )
+        if config.get("kind") != kind:
+            raise SavedError(f"{folder} holds a saved {config.get('kind')}, not a {kind}.")
+        digest = hashlib.sha256((folder / _WEIGHTS).read_bytes()).hexdigest()
+        if digest != config.get("weights_sha256"):
+            raise SavedError(f"{folder / _WEIGHTS} is damaged: its digest differs from the saved.")
+        tensors: dict[str, Tensor] = load_file(folder / _WEIGHTS)
+    except (OSError, ValueError, SafetensorError) as error:
+        if isinstance(error, SavedError):
+            raise
+        raise SavedError(f"{folder} is damaged ({type(error).__name__}: {error}).") from error
+    return config, tensors
+
+
+def _ours(folder: Path) -> bool:
+    try:
+        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("format") == FORMAT
+
+
+def masker_config(masker: Masker) -> dict[str, Any]:
+    """A masker as plain values; one of the user's own is named but not stored."""
+    if isinstance(masker, Groups):
+        return {"kind": "Groups", "index": masker.index, "masker": masker_config(masker.masker)}
+    if type(masker) in (Token, Zero):
+        return {"kind": type(masker).__name__}
+    return {"kind": "custom", "name": type(masker).__name__}
+
+
+def masker_from(config: dict[str, Any], given: Masker | None) -> Masker:
+    """The inverse of `masker_config`; ``given`` stands in for a custom one."""
+    if given is not None:
+        return given
+    if config["kind"] == "Groups":
+        return Groups(config["index"], masker_from(config["masker"], None))
+    if config["kind"] == "custom":
+        raise SavedError(
+            f"the saved model uses its own masker {config['name']}; pass it as load(masker=…)."
+        )
+    return {"Token": Token, "Zero": Zero}[config["kind"]]()
+
+
+def law_config(law: MaskLaw) -> dict[str, Any]:
+    """A mask law as plain values."""
+    if isinstance(law, Bernoulli):
+        return {"kind": "Bernoulli", "p": law.p}
+    if isinstance(law, UniformSize):
+        return {"kind": "UniformSize"}
+    return {"kind": "custom", "name": type(law).__name__}
+
+
+def law_from(config: dict[str, Any]) -> MaskLaw | None:
+    """The inverse of `law_config`; None for a custom law, which prediction does not need."""
+    if config["kind"] == "Bernoulli":
+        return Bernoulli(config["p"])
+    return UniformSize() if config["kind"] == "UniformSize" else None
+
+
+def network_config(network: nn.Module | Factory) -> dict[str, Any]:
+    """How to build a network again; one of the user's own is named but not stored."""
+    if isinstance(network, MLP):
+        return {"kind": "MLP", **asdict(network)}
+    return {"kind": "custom", "name": type(network).__name__}
+
+
+def network_from(
+    config: dict[str, Any], given: nn.Module | Factory | None, what: str
+) -> nn.Module | Factory:
+    """The inverse of `network_config`; ``given`` stands in for a custom network."""
+    if given is not None:
+        return given
+    if config["kind"] != "MLP":
+        raise SavedError(
+            f"the saved model uses its own {what} {config['name']}; pass one as load({what}=…)."
+        )
+    return MLP(tuple(config["hidden"]), config["activation"], config["normalisation"])
+
+
+def classes_config(classes: NDArray[Any]) -> dict[str, Any]:
+    """Class labels as plain values with their type."""
+    return {"dtype": classes.dtype.str, "values": classes.tolist()}
+
+
+def classes_from(config: dict[str, Any]) -> NDArray[Any]:
+    """The inverse of `classes_config`."""
+    return np.array(config["values"], dtype=np.dtype(config["dtype"]))
+
+
+def weights_of(module: nn.Module, prefix: str) -> dict[str, Tensor]:
+    """A module's state under a prefix."""
+    return {f"{prefix}.{name}": value for name, value in module.state_dict().items()}
+
+
+def load_weights(module: nn.Module, tensors: dict[str, Tensor], prefix: str) -> nn.Module:
+    """Put the weights under a prefix into a module, which must fit them."""
+    start = f"{prefix}."
+    own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+    try:
+        module.load_state_dict(own)
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())
+        raise InputError(f"the saved {prefix} does not fit this network: {detail}") from error
+    return module.eval()
