@@ -1,0 +1,99 @@
+"""Explanations of machine-learning predictions that can be checked.
+
+The public names. They are imported when first used, so that ``import unmasked`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unmasked.data import Synthetic, synthetic
+    from unmasked.engine import Training
+    from unmasked.errors import (
+        CoverageWarning,
+        DataWarning,
+        InputError,
+        InterruptedWarning,
+        MissingExtra,
+        OutputError,
+        SavedError,
+        UnmaskedError,
+        UnmaskedWarning,
+    )
+    from unmasked.evaluation import EvalX, Scores
+    from unmasked.explainers import RealX
+    from unmasked.explanation import Explanation
+    from unmasked.masking import Groups, Masker, Token, Zero
+    from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+    from unmasked.metrics import selection_quality
+    from unmasked.networks import MLP
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Bernoulli": "masklaws",
+    "CoverageWarning": "errors",
+    "DataWarning": "errors",
+    "EvalX": "evaluation",
+    "Explanation": "explanation",
+    "Groups": "masking",
+    "InputError": "errors",
+    "InterruptedWarning": "errors",
+    "MLP": "networks",
+    "MaskLaw": "masklaws",
+    "Masker": "masking",
+    "MissingExtra": "errors",
+    "OutputError": "errors",
+    "RealX": "explainers",
+    "SavedError": "errors",
+    "Scores": "evaluation",
+    "Synthetic": "data",
+    "Token": "masking",
+    "Training": "engine",
+    "UniformSize": "masklaws",
+    "UnmaskedError": "errors",
+    "UnmaskedWarning": "errors",
+    "Zero": "masking",
+    "selection_quality": "metrics",
+    "synthetic": "data",
+}
+
+__all__ = [
+    "MLP",
+    "Bernoulli",
+    "CoverageWarning",
+    "DataWarning",
+    "EvalX",
+    "Explanation",
+    "Groups",
+    "InputError",
+    "InterruptedWarning",
+    "MaskLaw",
+    "Masker",
+    "MissingExtra",
+    "OutputError",
+    "RealX",
+    "SavedError",
+    "Scores",
+    "Synthetic",
+    "Token",
+    "Training",
+    "UniformSize",
+    "UnmaskedError",
+    "UnmaskedWarning",
+    "Zero",
+    "selection_quality",
+    "synthetic",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"unmasked.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'unmasked' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

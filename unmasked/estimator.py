@@ -1,0 +1,211 @@
+"""What all estimators share: reading tables, splitting rows, building maskers, running networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from unmasked.columns import Columns
+from unmasked.engine import Data
+from unmasked.engine.device import choose_device
+from unmasked.errors import InputError
+from unmasked.masking import Groups, Masker, Token
+from unmasked.networks import build
+from unmasked.storage import load_weights
+from unmasked.targets import Targets, model_targets, read_targets
+
+Table = Any
+"""A DataFrame, a numpy array, a torch tensor or nested lists; (rows, columns)."""
+
+
+class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of estimators whose networks see rows through a masker.
+
+    Subclasses have the parameters used here: masker, groups, validation, batch_size, device,
+    random_state; after fit they have columns_, classes_, masker_.
+    """
+
+    columns_: Columns
+    classes_: NDArray[Any]
+    masker_: Masker
+
+    # ------------------------------------------------------------------ reading what came in
+
+    def _read(self, X: Table, *, reset: bool, fitted: bool = True) -> pd.DataFrame:
+        """Check a table and return it as a DataFrame of numbers and categories."""
+        if hasattr(X, "detach"):
+            X = X.detach().cpu().numpy()
+        if not reset and fitted:
+            check_is_fitted(self)
+        if isinstance(X, pd.DataFrame):
+            twice = X.columns[X.columns.duplicated()]
+            if len(twice):
+                raise InputError(f"the column {twice[0]!r} comes twice; rename or drop one.")
+            if not len(X) or not X.shape[1]:
+                raise InputError(
+                    f"the table must have rows and columns but has {len(X)} rows (0 sample(s)) "
+                    f"and {X.shape[1]} columns (0 feature(s)); a minimum of 1 is required."
+                )
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        values = validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, accept_sparse=False
+        )
+        names = getattr(self, "columns_", None)
+        labels = (
+            [f"x{i + 1}" for i in range(values.shape[1])]
+            if reset or names is None
+            else [column.name for column in names.columns]
+        )
+        return pd.DataFrame(values, columns=labels)
+
+    def _targets(self, X: Table, y: Any, rows: int, model: Any, *, fitting: bool) -> Targets:
+        """Targets from y, or from the model that is to be explained."""
+        if model is not None and y is None:
+            return model_targets(model, X, rows)
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; "
+                "give labels, a matrix of probabilities, or model=…"
+            )
+        classes = None if fitting else self.classes_
+        return read_targets(y, rows, classes, fitting=fitting)
+
+    def _prepare(
+        self, X: Table, y: Any, validation: tuple[Table, Any] | None, model: Any = None
+    ) -> tuple[Data, Data, Targets, int]:
+        """Learn columns and classes; return training and validation rows, and the seed."""
+        table = self._read(X, reset=True)
+        targets = self._targets(X, y, len(table), model, fitting=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.columns_ = Columns.learn(table, self.groups)
+        self.classes_ = targets.classes
+        inner = Token() if self.masker is None else self.masker
+        self.masker_ = inner if self.columns_.plain else Groups(self.columns_.index, inner)
+        matrix = self.columns_.matrix(table)
+        if validation is None:
+            train, held_out = _split(targets, self.validation, seed)
+            return (
+                _data(matrix[train], targets.probabilities[train]),
+                _data(matrix[held_out], targets.probabilities[held_out]),
+                targets,
+                seed,
+            )
+        X_valid, y_valid = validation
+        other = self._read(X_valid, reset=False, fitted=False)
+        other_targets = self._targets(X_valid, y_valid, len(other), model, fitting=False)
+        return (
+            _data(matrix, targets.probabilities),
+            _data(self.columns_.matrix(other), other_targets.probabilities),
+            targets,
+            seed,
+        )
+
+    # ------------------------------------------------------------------ running networks
+
+    def _matrix(self, X: Table) -> NDArray[np.float32]:
+        """Rows to explain or predict, as the networks take them."""
+        return self.columns_.matrix(self._read(X, reset=False))
+
+    def _run(
+        self, module: nn.Module, matrix: NDArray[np.float32], masks: NDArray[Any] | None = None
+    ) -> NDArray[np.float32]:
+        """A network's outputs in batches; with masks, on what they show."""
+        device = choose_device(self.device)
+        module = module.to(device).eval()
+        outputs = []
+        with torch.no_grad():
+            for start in range(0, max(1, len(matrix)), self.batch_size):
+                rows = slice(start, start + self.batch_size)
+                x = torch.from_numpy(matrix[rows]).to(device)
+                if masks is not None:
+                    shown = torch.as_tensor(masks[rows], dtype=x.dtype, device=device)
+                    x = self.masker_(x, shown)
+                outputs.append(module(x).cpu().numpy())
+        module.to("cpu")
+        return np.concatenate(outputs)
+
+    def _probabilities(
+        self, module: nn.Module, matrix: NDArray[np.float32], masks: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        """softmax of a predictor's outputs on what the masks show, (rows, classes)."""
+        logits = torch.from_numpy(self._run(module, matrix, masks)).double()
+        return torch.softmax(logits, dim=-1).numpy()
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Columns, features and width of the masked input."""
+        columns = len(self.columns_.index)
+        return columns, self.masker_.features(columns), self.masker_.width(columns)
+
+    def _restore(self, config: dict[str, Any]) -> None:
+        """scikit-learn's own attributes, after loading."""
+        self.n_features_in_ = len(self.columns_.columns)
+        if config["named"]:
+            names = [column.name for column in self.columns_.columns]
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    @property
+    def _named(self) -> bool:
+        return hasattr(self, "feature_names_in_")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_") and hasattr(self, "masker_") and self._fitted
+
+
+def check_validation(value: Any) -> float:
+    """The share of rows to hold out."""
+    if not isinstance(value, int | float) or not 0 < value < 1:
+        raise InputError(
+            f"validation must be the share of rows to hold out, between 0 and 1, but is {value!r}; "
+            "pass rows of your own as fit(X, y, validation=(X_valid, y_valid))."
+        )
+    return float(value)
+
+
+def restore_network(
+    network: Any, inputs: int, outputs: int, tensors: dict[str, torch.Tensor], prefix: str
+) -> nn.Module:
+    """Build a network and put saved weights into it."""
+    return load_weights(build(network, inputs, outputs, 0), tensors, prefix)
+
+
+def checkpoint_file(folder: Any, name: str) -> Path | None:
+    """Where a run called ``name`` keeps its checkpoint, if a folder is given."""
+    return None if folder is None else Path(folder) / f"{name}.safetensors"
+
+
+def _data(matrix: NDArray[np.float32], probabilities: NDArray[np.float32]) -> Data:
+    return Data(torch.from_numpy(matrix), torch.from_numpy(probabilities))
+
+
+def _split(targets: Targets, share: Any, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Training and validation positions, with the classes' shares kept where possible."""
+    share = check_validation(share)
+    rows = len(targets.probabilities)
+    held_out = max(1, round(share * rows))
+    if rows - held_out < 1:
+        raise InputError(
+            f"at least 2 rows are needed, to learn and to validate, but got n_samples = {rows}; "
+            "give more rows."
+        )
+    label = targets.likeliest
+    counts = np.bincount(label)
+    counts = counts[counts > 0]
+    stratify = (
+        label if counts.min() >= 2 and len(counts) <= min(held_out, rows - held_out) else None
+    )
+    train, valid = train_test_split(
+        np.arange(rows), test_size=held_out, random_state=seed, stratify=stratify
+    )
+    return np.sort(train), np.sort(valid)
