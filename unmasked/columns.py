@@ -66,7 +66,13 @@ class Columns:
                     constant.append(str(name))
             else:
                 numbers = _numbers(str(name), values)
-                scale = float(numbers.std())
+                with np.errstate(over="ignore"):
+                    scale = float(numbers.std())
+                if not np.isfinite(scale):
+                    raise InputError(
+                        f"column {str(name)!r} holds values as large as "
+                        f"{np.abs(numbers).max():.3g}, too large to standardise; rescale it."
+                    )
                 if scale <= 1e-12 * max(1.0, float(np.abs(numbers).max())):
                     constant.append(str(name))
                     scale = 1.0
@@ -270,6 +276,9 @@ def _assign(names: list[str], groups: GroupSpec | None) -> tuple[tuple[str, ...]
             number[key] = len(features)
             features.append(owner.get(i, name))
         feature_of.append(number[key])
+    for name in features:
+        if features.count(name) > 1:
+            raise InputError(f"a group is called {name!r}, like another feature; rename the group.")
     return tuple(features), tuple(feature_of)
 
 

@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from unmasked.columns import Columns
-from unmasked.engine import Data
+from unmasked.engine import Data, Training
 from unmasked.engine.device import choose_device
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
+from unmasked.masklaws import MaskLaw
 from unmasked.networks import build
 from unmasked.storage import load_weights
 from unmasked.targets import Targets, model_targets, read_targets
@@ -53,8 +54,8 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InputError(f"the column {twice[0]!r} comes twice; rename or drop one.")
             if not len(X) or not X.shape[1]:
                 raise InputError(
-                    f"the table must have rows and columns but has {len(X)} rows (0 sample(s)) "
-                    f"and {X.shape[1]} columns (0 feature(s)); a minimum of 1 is required."
+                    f"the table must have at least one row and one column but has {len(X)} rows "
+                    f"and {X.shape[1]} columns."
                 )
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
@@ -85,6 +86,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Table, y: Any, validation: tuple[Table, Any] | None, model: Any = None
     ) -> tuple[Data, Data, Targets, int]:
         """Learn columns and classes; return training and validation rows, and the seed."""
+        self._check_parts()
         table = self._read(X, reset=True)
         targets = self._targets(X, y, len(table), model, fitting=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -101,6 +103,12 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 targets,
                 seed,
             )
+        if not isinstance(validation, tuple | list) or len(validation) != 2:
+            raise InputError(
+                "validation in fit must be a pair (X_valid, y_valid) but is a "
+                f"{type(validation).__name__}; give a share of the rows as "
+                f"{type(self).__name__}(validation=0.2)."
+            )
         X_valid, y_valid = validation
         other = self._read(X_valid, reset=False, fitted=False)
         other_targets = self._targets(X_valid, y_valid, len(other), model, fitting=False)
@@ -111,16 +119,33 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed,
         )
 
+    def _check_parts(self) -> None:
+        """Refuse parameters of a wrong kind, such as ``masker=Zero`` for ``masker=Zero()``."""
+        for name, kind in (("masker", Masker), ("mask_law", MaskLaw), ("training", Training)):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise InputError(f"{name} must be a {kind.__name__} but is {value!r}.")
+        for name in ("selector", "predictor"):
+            value = getattr(self, name, None)
+            if value is not None and not callable(value):
+                raise InputError(
+                    f"{name} must be a torch.nn.Module or a factory (inputs, outputs) -> Module "
+                    f"but is {value!r}."
+                )
+        check_batch_size(self.batch_size)
+
     # ------------------------------------------------------------------ running networks
 
     def _matrix(self, X: Table) -> NDArray[np.float32]:
         """Rows to explain or predict, as the networks take them."""
-        return self.columns_.matrix(self._read(X, reset=False))
+        table = self._read(X, reset=False)
+        return self.columns_.matrix(table)
 
     def _run(
         self, module: nn.Module, matrix: NDArray[np.float32], masks: NDArray[Any] | None = None
     ) -> NDArray[np.float32]:
         """A network's outputs in batches; with masks, on what they show."""
+        check_batch_size(self.batch_size)
         device = choose_device(self.device)
         module = module.to(device).eval()
         outputs = []
@@ -163,9 +188,15 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "classes_") and hasattr(self, "masker_") and self._fitted
 
 
+def check_batch_size(value: Any) -> None:
+    """Rows that are run at once."""
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"batch_size must be a whole number above 0 but is {value!r}.")
+
+
 def check_validation(value: Any) -> float:
     """The share of rows to hold out."""
-    if not isinstance(value, int | float) or not 0 < value < 1:
+    if not isinstance(value, int | float | np.number) or not 0 < value < 1:
         raise InputError(
             f"validation must be the share of rows to hold out, between 0 and 1, but is {value!r}; "
             "pass rows of your own as fit(X, y, validation=(X_valid, y_valid))."

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -28,6 +29,7 @@ from unmasked.storage import (
     classes_config,
     classes_from,
     law_config,
+    law_from,
     masker_config,
     masker_from,
     network_config,
@@ -50,7 +52,7 @@ class Fitted:
     predictor: nn.Module
 
 
-class RealX(MaskedEstimator):
+class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     """REAL-X: for each row, the few features that the prediction rests on, in one forward pass.
 
     A selector network gives each feature a probability of being shown. It maximises
@@ -262,16 +264,17 @@ class RealX(MaskedEstimator):
             {"method": "REAL-X", "sparsity": setting.sparsity},
         )
 
-    def predict_proba(self, X: Table) -> NDArray[np.float64]:
+    def predict_proba(self, X: Table, *, sparsity: float | None = None) -> NDArray[np.float64]:
         """Class probabilities from the shown features alone, under the explainer's predictor."""
         matrix = self._matrix(X)
-        setting = self._setting(None)
+        setting = self._setting(sparsity)
         masks = self._run(setting.selector, matrix) > 0
         return self._probabilities(setting.predictor, matrix, masks).astype(np.float64)
 
     def predict(self, X: Table) -> NDArray[Any]:
         """The likeliest class from the shown features alone."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        likeliest = self.predict_proba(X).argmax(1)  # checks that the explainer is fitted
+        return self.classes_[likeliest]
 
     def transform(self, X: Table) -> Any:
         """The shown values: the rows with NaN wherever the explanation hides a column."""
@@ -375,6 +378,7 @@ class RealX(MaskedEstimator):
             selector=network_from(config["selector"], selector, "selector"),
             predictor=network_from(config["predictor"], predictor, "predictor"),
             predictor_first=config["predictor_first"],
+            mask_law=law_from(config["mask_law"]),
             batch_size=config["batch_size"],
             device=device,
         )
@@ -413,7 +417,14 @@ def check_sparsity(sparsity: Any) -> None:
                 f"sparsity must be a number, a list of numbers or 'auto' but is {sparsity!r}."
             )
         return
-    values = [sparsity] if isinstance(sparsity, int | float | np.number) else list(sparsity)
+    if isinstance(sparsity, int | float | np.number):
+        values = [sparsity]
+    elif np.ndim(sparsity) == 1:
+        values = list(sparsity)
+    else:
+        raise InputError(
+            f"sparsity must be a number, a list of numbers or 'auto' but is {sparsity!r}."
+        )
     for value in values:
         if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FORMAT, _VERSION = "unmasked-explanation", 1
+# What numpy, zip and zlib raise on files that are damaged, or not ours (an .npy is no archive).
+_UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -86,6 +91,8 @@ class Explanation:
     def __getitem__(self, rows: slice | ArrayLike) -> Explanation:
         """Some of the rows: a slice, a list of positions or a boolean array."""
         chosen = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
+        if not isinstance(chosen, slice) and not chosen.size:  # numpy reads [] as floats
+            chosen = slice(0, 0)
         return Explanation(
             self.masks[chosen],
             self.probabilities[chosen],
@@ -176,9 +183,9 @@ class Explanation:
             raise SavedError(f"{path} must be a file written by Explanation.save but is not there.")
         try:
             with np.load(path, allow_pickle=False) as file:
-                header = json.loads(str(file["header"]))
+                header = dict(json.loads(str(file["header"])))
                 values = {k: file[k] for k in ("masks", "probabilities", "feature_names", "index")}
-        except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
+        except _UNREADABLE as error:
             raise SavedError(
                 f"{path} is damaged or was not written by Explanation.save ({error})."
             ) from error
@@ -219,7 +226,7 @@ def _masks(masks: ArrayLike) -> NDArray[np.bool_]:
     except TypeError:
         good = np.zeros(values.shape, dtype=bool)
     if not good.all():
-        wrong = values[~good].ravel()[0]
+        wrong = values[~good].tolist()[0]
         raise InputError(
             f"masks must hold 0 (hidden) and 1 (shown) only but hold {wrong!r}; "
             "cut attributions at a threshold or at the top k first."

@@ -111,11 +111,17 @@ def average_statistic(statistics: list[Statistic]) -> Statistic:
 
 
 def bootstrap(
-    statistics: dict[str, Statistic], rows: int, *, draws: int, seed: int
+    statistics: dict[str, Statistic],
+    rows: int,
+    *,
+    draws: int,
+    seed: int,
+    differences: dict[str, tuple[str, str]] | None = None,
 ) -> dict[str, Interval]:
     """95% percentile intervals, all statistics on the same resampled rows (so they pair).
 
     Each draw weights the rows by how often resampling with replacement takes them.
+    ``differences`` names pairs of statistics whose difference is wanted too.
     """
     random = np.random.default_rng(seed)
     one = np.ones((1, rows))
@@ -129,9 +135,12 @@ def bootstrap(
         ).astype(np.float64)
         for name, statistic in statistics.items():
             found[name].append(statistic(weights))
+    joined = {name: np.concatenate(parts or [np.array([np.nan])]) for name, parts in found.items()}
+    for name, (left, right) in (differences or {}).items():
+        values[name] = values[left] - values[right]
+        joined[name] = joined[left] - joined[right]
     result = {}
-    for name, parts in found.items():
-        all_draws = np.concatenate(parts) if parts else np.array([np.nan])
+    for name, all_draws in joined.items():
         all_draws = all_draws[np.isfinite(all_draws)]
         low, high = np.percentile(all_draws, [2.5, 97.5]) if len(all_draws) else (np.nan, np.nan)
         result[name] = Interval(values[name], float(low), float(high))

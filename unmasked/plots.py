@@ -101,7 +101,7 @@ def heat_map(
             ax.axhline(start - 0.5, color=ACCENT, linewidth=1.5)
         ax.set_ylabel("")
     if title:
-        ax.set_title(title)
+        ax.set_title(title, fontsize=11)
     for side in ax.spines.values():
         side.set_visible(False)
     return ax
@@ -144,7 +144,9 @@ def sparsity_path(
     ax.set_xlabel("fraction of features shown")
     ax.set_ylabel(score_name)
     ax.set_xlim(left=0)
-    ax.legend(frameon=False, fontsize=8, loc="best")
+    ax.legend(
+        frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4
+    )  # above the picture, where it hides nothing
     _plain(ax)
     return ax
 

@@ -1,7 +1,7 @@
 """Fitted objects on disk: a folder with ``config.json`` and ``weights.safetensors``.
 
-No pickle. The configuration carries a format name, a version and the digest of the weights, so
-that a damaged or foreign folder is refused in one sentence.
+No pickle. The configuration carries a format name, a version and digests of itself and of the
+weights, so that a damaged or foreign folder is refused in one sentence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,12 @@ def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor
         plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
         save_file(plain, part / _WEIGHTS)
         digest = hashlib.sha256((part / _WEIGHTS).read_bytes()).hexdigest()
-        head = {"format": FORMAT, "version": VERSION, "weights_sha256": digest}
+        head = {
+            "format": FORMAT,
+            "version": VERSION,
+            "weights_sha256": digest,
+            "config_sha256": _digest(config),
+        }
         (part / _CONFIG).write_text(
             json.dumps({**head, **config}, indent=1, allow_nan=False), encoding="utf-8"
         )
@@ -74,6 +79,8 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tens
             )
         if config.get("kind") != kind:
             raise SavedError(f"{folder} holds a saved {config.get('kind')}, not a {kind}.")
+        if _digest(config) != config.get("config_sha256"):
+            raise SavedError(f"{folder / _CONFIG} is damaged: its digest differs from the saved.")
         digest = hashlib.sha256((folder / _WEIGHTS).read_bytes()).hexdigest()
         if digest != config.get("weights_sha256"):
             raise SavedError(f"{folder / _WEIGHTS} is damaged: its digest differs from the saved.")
@@ -83,6 +90,13 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tens
             raise
         raise SavedError(f"{folder} is damaged ({type(error).__name__}: {error}).") from error
     return config, tensors
+
+
+def _digest(config: dict[str, Any]) -> str:
+    """The digest of what a configuration says, without the digests that it carries."""
+    head = ("format", "version", "weights_sha256", "config_sha256")
+    body = {key: value for key, value in config.items() if key not in head}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _ours(folder: Path) -> bool:
@@ -104,10 +118,10 @@ def masker_config(masker: Masker) -> dict[str, Any]:
 
 def masker_from(config: dict[str, Any], given: Masker | None) -> Masker:
     """The inverse of `masker_config`; ``given`` stands in for a custom one."""
+    if config["kind"] == "Groups":
+        return Groups(config["index"], masker_from(config["masker"], given))
     if given is not None:
         return given
-    if config["kind"] == "Groups":
-        return Groups(config["index"], masker_from(config["masker"], None))
     if config["kind"] == "custom":
         raise SavedError(
             f"the saved model uses its own masker {config['name']}; pass it as load(masker=…)."

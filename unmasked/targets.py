@@ -59,8 +59,9 @@ def read_targets(
     if fitting or classes is None:
         classes, codes = np.unique(values, return_inverse=True)
         if len(classes) < 2:
+            only = classes.tolist()[0]
             raise InputError(
-                f"y must have at least two classes but has one class only ({classes[0]!r}); "
+                f"y must have at least two classes but has one class only ({only!r}); "
                 "there is nothing to explain."
             )
     else:
@@ -80,7 +81,7 @@ def model_targets(model: Any, X: Any, rows: int) -> Targets:
                 f"{type(model).__name__}; wrap it in a function that returns probabilities."
             )
         ask = _module_call(model) if _is_module(model) else model
-    values = np.asarray(as_array(ask(X)), dtype=np.float64)
+    values = _numeric(as_array(ask(X)), "the model's output")
     if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1):
         flat = values.ravel()
         values = np.stack([1 - flat, flat], axis=1)  # P(second class) alone
@@ -98,10 +99,7 @@ def model_targets(model: Any, X: Any, rows: int) -> Targets:
 
 def check_probabilities(values: NDArray[Any], what: str) -> NDArray[np.float32]:
     """Rows of probabilities that sum to 1, or one clear sentence."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{what} as a matrix must hold probabilities, but holds text.") from error
+    numbers = _numeric(values, what)
     if not np.isfinite(numbers).all():
         raise InputError(f"{what} must hold probabilities but holds NaN or infinite values.")
     if (numbers < -_SUM_TOLERANCE).any() or (numbers > 1 + _SUM_TOLERANCE).any():
@@ -120,6 +118,13 @@ def check_probabilities(values: NDArray[Any], what: str) -> NDArray[np.float32]:
         )
     numbers = np.clip(numbers, 0, 1)
     return (numbers / numbers.sum(1, keepdims=True)).astype(np.float32)
+
+
+def _numeric(values: NDArray[Any], what: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must hold probabilities, but holds text.") from error
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -159,12 +164,24 @@ def _labels(values: NDArray[Any]) -> NDArray[Any]:
 
 def _plain_labels(values: NDArray[Any]) -> NDArray[Any]:
     """Object labels as strings or numbers, so that classes sort and survive saving."""
-    if all(isinstance(value, str) for value in values):
+    texts = sum(isinstance(value, str) for value in values)
+    if texts == len(values):
         return values.astype(str)
+    plain = None if texts else _array_or_none(values.tolist())
+    if plain is None or plain.dtype.kind not in "biuf" or plain.ndim != 1:
+        other = next(value for value in values if not isinstance(value, str))
+        raise InputError(
+            "y must hold one kind of label, numbers or text, but holds "
+            f"{'text and ' if texts else ''}{other!r}; convert all of them to text."
+        )
+    return plain
+
+
+def _array_or_none(values: list[Any]) -> NDArray[Any] | None:
     try:
-        return np.array(values.tolist())
-    except ValueError as error:
-        raise InputError("y must hold one kind of label; convert all of them to text.") from error
+        return np.array(values)
+    except ValueError:
+        return None
 
 
 def _is_module(model: Any) -> bool:

@@ -1,0 +1,42 @@
+"""The command line. Commands import what they need when they run, so that --help is quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from unmasked import __version__
+from unmasked.cli.demo import demo
+from unmasked.cli.explain import explain
+
+app = typer.Typer(
+    name="unmasked",
+    help="Explanations of machine-learning predictions that can be checked.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"unmasked {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+app.command()(demo)
+app.command()(explain)
+
+
+def main() -> None:
+    """Entry point of the ``unmasked`` command."""
+    app()

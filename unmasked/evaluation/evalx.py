@@ -140,7 +140,8 @@ class EvalX(MaskedEstimator):
 
     def predict(self, X: Table, masks: ArrayLike | None = None) -> NDArray[Any]:
         """The likeliest class given what the masks show."""
-        return self.classes_[self.predict_proba(X, masks).argmax(1)]
+        likeliest = self.predict_proba(X, masks).argmax(1)  # checks that it is fitted
+        return self.classes_[likeliest]
 
     def evaluate(
         self,
@@ -176,11 +177,14 @@ class EvalX(MaskedEstimator):
             predicted = [self._predict(matrix, draw) for draw in draws]
             for metric, statistic in self._statistics(predicted, targets).items():
                 statistics[f"{row}/{metric}"] = statistic
-        for metric in [name.split("/")[1] for name in statistics if name.startswith("random/")]:
-            statistics[f"over_random/{metric}"] = _difference(
-                statistics[f"explanation/{metric}"], statistics[f"random/{metric}"]
-            )
-        found = bootstrap(statistics, len(matrix), draws=bootstrap_draws, seed=seed)
+        differences = {
+            name.replace("random/", "over_random/"): (name.replace("random/", "explanation/"), name)
+            for name in statistics
+            if name.startswith("random/")
+        }
+        found = bootstrap(
+            statistics, len(matrix), draws=bootstrap_draws, seed=seed, differences=differences
+        )
         grouped: dict[str, dict[str, Interval]] = {}
         for name, interval in found.items():
             row, metric = name.split("/")
@@ -303,10 +307,6 @@ def same_size_masks(masks: NDArray[np.bool_], random: np.random.Generator) -> ND
     """For each row a random mask that shows exactly as many features as the row's own."""
     order = random.random(masks.shape).argsort(1).argsort(1)
     return order < masks.sum(1, keepdims=True)
-
-
-def _difference(one: Statistic, other: Statistic) -> Statistic:
-    return lambda weights: one(weights) - other(weights)
 
 
 def _plain(masks: Any) -> Any:

@@ -1,0 +1,212 @@
+"""Metrics against scikit-learn and known cases, and the rules that choose a setting."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+from sklearn.metrics import log_loss, roc_auc_score
+
+from unmasked import metrics
+from unmasked.choosing import Candidate, choose
+from unmasked.errors import InputError
+
+EXACT = 1e-12  # the same sums in another order, in double precision
+
+
+def predictions(classes: int, seed: int, *, ties: bool) -> tuple[NDArray, NDArray]:
+    """Probabilities (rows, classes) that know something about the labels (rows,)."""
+    random = np.random.default_rng(seed)
+    label = random.integers(classes, size=200)
+    scores = random.standard_normal((200, classes)) + 0.8 * np.eye(classes)[label]
+    if ties:
+        scores = np.round(scores)
+    odds = np.exp(scores)
+    return odds / odds.sum(1, keepdims=True), label
+
+
+def sklearn_auroc(p: NDArray, label: NDArray, weights: NDArray | None = None) -> float:
+    """scikit-learn's, with micro averaging written out as pooled (row, class) pairs."""
+    classes = p.shape[1]
+    if classes == 2:
+        return float(roc_auc_score(label, p[:, 1], sample_weight=weights))
+    pooled = None if weights is None else np.repeat(weights, classes)
+    return float(roc_auc_score(np.eye(classes)[label].ravel(), p.ravel(), sample_weight=pooled))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_auroc_is_scikit_learns(classes: int, ties: bool) -> None:
+    p, label = predictions(classes, 0, ties=ties)
+    if ties:
+        p = np.round(p, 2)
+        assert len(np.unique(p[:, 1])) < 100  # there are ties indeed
+    assert metrics.auroc(p, label) == pytest.approx(sklearn_auroc(p, label), abs=EXACT)
+    if classes > 2:
+        micro = roc_auc_score(np.eye(classes)[label], p, average="micro")
+        assert metrics.auroc(p, label) == pytest.approx(micro, abs=EXACT)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_weighted_auroc_is_scikit_learns(classes: int) -> None:
+    """The bootstrap's statistic with several draws of weights at once."""
+    p, label = predictions(classes, 1, ties=True)
+    weights = np.random.default_rng(2).integers(4, size=(3, len(label))).astype(float)
+    got = metrics.auroc_statistic(p, label)(weights)
+    for w, value in zip(weights, got, strict=True):
+        keep = w > 0
+        expected = sklearn_auroc(p[keep], label[keep], w[keep])
+        assert value == pytest.approx(expected, abs=EXACT)
+
+
+def test_auroc_of_constant_and_reversed_scores() -> None:
+    label = np.array([0, 1, 1, 0])
+    assert metrics.auroc(np.full((4, 2), 0.5), label) == 0.5
+    perfect = np.eye(2)[label]
+    assert metrics.auroc(perfect, label) == 1.0
+    assert metrics.auroc(perfect[:, ::-1], label) == 0.0
+
+
+def test_auroc_of_one_class_is_not_a_number() -> None:
+    assert math.isnan(metrics.auroc(np.full((3, 2), 0.5), np.zeros(3, dtype=int)))
+
+
+def test_row_figures_against_scikit_learn_and_by_hand() -> None:
+    p, label = predictions(3, 3, ties=False)
+    target = np.eye(3)[label]
+    mean = -metrics.log_likelihoods(p, target).mean()
+    assert mean == pytest.approx(log_loss(label, p), abs=EXACT)
+    assert metrics.hits(p, label).mean() == pytest.approx((p.argmax(1) == label).mean())
+    soft = np.array([[0.2, 0.8], [1.0, 0.0]])
+    other = np.array([[0.5, 0.5], [0.25, 0.75]])
+    expected = [0.2 * math.log(0.2 / 0.5) + 0.8 * math.log(0.8 / 0.5), math.log(4)]
+    np.testing.assert_allclose(metrics.kl_divergences(other, soft), expected, rtol=EXACT)
+    np.testing.assert_allclose(metrics.kl_divergences(soft, soft), 0, atol=EXACT)
+
+
+def test_an_impossible_prediction_costs_much_but_not_everything() -> None:
+    """log 0 would make every mean over rows minus infinity."""
+    value = metrics.log_likelihoods(np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]]))
+    assert np.isfinite(value).all()
+    assert value[0] < -20
+
+
+def test_bootstrap_intervals_cover_a_known_mean() -> None:
+    """400 samples of 60 normals: covering 0 at least as often as a 93% interval would allow.
+
+    The percentile interval of 60 rows covers a little less than 95% (its width lacks the factor
+    √(60/59) and Student's quantile: 94.2% in theory); tolerance is the 1e-4 quantile on each side.
+    """
+    trials, rows = 400, 60
+    random = np.random.default_rng(4)
+    covered = 0
+    for trial in range(trials):
+        statistic = metrics.mean_statistic(random.standard_normal(rows))
+        interval = metrics.bootstrap({"mean": statistic}, rows, draws=400, seed=trial)["mean"]
+        covered += interval.low <= 0 <= interval.high
+    low, high = binom.ppf([1e-4, 1 - 1e-4], trials, 0.942)
+    assert low <= covered <= high
+
+
+def test_bootstrap_width_is_that_of_the_standard_error() -> None:
+    """Its ends lie ± 1.96 standard errors from the mean; 2,000 draws place an end within 7%."""
+    values = np.random.default_rng(5).standard_normal(400)
+    interval = metrics.bootstrap({"m": metrics.mean_statistic(values)}, 400, draws=2000, seed=0)[
+        "m"
+    ]
+    assert interval.value == pytest.approx(values.mean(), abs=EXACT)
+    error = values.std() / math.sqrt(400)
+    # sd of a 2.5% quantile of n normals is √(0.025 · 0.975 / n) / 0.0584 = 0.06 sds; 4 of them
+    for end, sign in ((interval.low, -1), (interval.high, 1)):
+        assert (end - values.mean()) / error == pytest.approx(sign * 1.96, abs=4 * 0.06)
+
+
+def test_bootstrap_pairs_statistics_and_forgets_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All statistics see the same rows, and how many draws are held at once does not matter."""
+    values = np.random.default_rng(6).standard_normal(50)
+    statistics = {"a": metrics.mean_statistic(values), "b": metrics.mean_statistic(values + 1)}
+    once = metrics.bootstrap(statistics, 50, draws=100, seed=1)
+    assert once["b"].low - once["a"].low == pytest.approx(1, abs=EXACT)
+    assert metrics.bootstrap(statistics, 50, draws=100, seed=1) == once
+    assert metrics.bootstrap(statistics, 50, draws=100, seed=2) != once
+    monkeypatch.setattr(metrics, "_CHUNK_NUMBERS", 7 * 50)
+    chunked = metrics.bootstrap(statistics, 50, draws=100, seed=1)
+    assert chunked["a"].high == pytest.approx(once["a"].high, abs=EXACT)
+
+
+def test_bootstrap_leaves_out_draws_without_both_classes() -> None:
+    """With three rows of one class absent now and then, the interval stays finite."""
+    p = np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
+    statistic = metrics.auroc_statistic(p, np.array([0, 1, 1]))
+    interval = metrics.bootstrap({"auroc": statistic}, 3, draws=200, seed=0)["auroc"]
+    assert (interval.value, interval.low, interval.high) == (1.0, 1.0, 1.0)
+
+
+def test_average_statistic_averages() -> None:
+    a, b = np.array([1.0, 2.0]), np.array([5.0, 0.0])
+    both = metrics.average_statistic([metrics.mean_statistic(a), metrics.mean_statistic(b)])
+    np.testing.assert_allclose(both(np.array([[1.0, 1.0], [2.0, 0.0]])), [2.0, 3.0])
+
+
+def test_selection_quality_by_hand() -> None:
+    """An empty selection has found nothing and made no false discovery."""
+    truth = np.array([[1, 1, 0, 0], [1, 0, 0, 1], [1, 0, 0, 0]])
+    masks = np.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]])
+    quality = metrics.selection_quality(masks, truth, control_flow=0)
+    assert quality.tpr == pytest.approx((1 / 2 + 0 + 1) / 3)
+    assert quality.fdr == pytest.approx((2 / 3 + 0 + 0) / 3)
+    assert quality.cfsr == pytest.approx(2 / 3)
+    nothing = metrics.selection_quality(np.zeros((2, 4)), truth[:2])
+    assert (nothing.tpr, nothing.fdr, nothing.cfsr) == (0.0, 0.0, None)
+    assert metrics.selection_quality(truth, truth).fdr == 0.0
+
+
+def candidate(fraction: float, accuracy: float = 0.5, logliks: object = (-1.0, -1.0)) -> Candidate:
+    return Candidate(0.1, fraction, accuracy, np.asarray(logliks, dtype=float))
+
+
+def test_one_standard_error_takes_the_sparsest_that_is_close() -> None:
+    """Differences from the best: a constant 0.01 is significant however small, ±0.5 is noise."""
+    best = np.array([-1.0, -0.8, -1.2, -0.9])
+    noisy = best + np.array([0.5, -0.5, 0.5, -0.6])  # mean −0.025, standard error 0.30
+    candidates = [
+        candidate(0.9, logliks=best),
+        candidate(0.1, logliks=best - 0.01),  # worse in every row: standard error 0
+        candidate(0.4, logliks=noisy),
+        candidate(0.6, logliks=noisy),
+    ]
+    position, reason = choose(candidates, "one-standard-error")
+    assert position == 2
+    assert "one standard error" in reason
+    assert choose(candidates[:2], "one-standard-error")[0] == 0
+
+
+def test_accuracy_takes_the_largest_and_of_equals_the_sparser() -> None:
+    candidates = [candidate(0.2, 0.7), candidate(0.9, 0.8), candidate(0.5, 0.8)]
+    assert choose(candidates, "accuracy")[0] == 2
+    assert choose(candidates[:2], "accuracy")[0] == 1
+
+
+def test_tolerance_takes_the_sparsest_that_is_near_the_full_model() -> None:
+    candidates = [candidate(0.9, 0.85), candidate(0.5, 0.82), candidate(0.1, 0.70)]
+    position, reason = choose(candidates, "tolerance", full_accuracy=0.86)
+    assert position == 1
+    assert "0.860" in reason
+    assert choose(candidates, "tolerance", full_accuracy=0.86, tolerance=0.2)[0] == 2
+
+
+def test_tolerance_falls_back_on_accuracy_and_says_so() -> None:
+    candidates = [candidate(0.9, 0.6), candidate(0.5, 0.6), candidate(0.1, 0.4)]
+    position, reason = choose(candidates, "tolerance", full_accuracy=0.99)
+    assert position == 1
+    assert "none is within" in reason
+
+
+def test_rules_without_what_they_need_are_refused() -> None:
+    with pytest.raises(InputError, match="accuracy of the full model"):
+        choose([candidate(0.5)], "tolerance")
+    with pytest.raises(InputError, match=r"one-standard-error, accuracy, tolerance.*'best'"):
+        choose([candidate(0.5)], "best")

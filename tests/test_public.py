@@ -1,0 +1,44 @@
+"""The public names, and what importing them costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import unmasked
+
+NAMES = [
+    "MLP", "Bernoulli", "CoverageWarning", "DataWarning", "EvalX", "Explanation", "Groups",
+    "InputError", "InterruptedWarning", "MaskLaw", "Masker", "MissingExtra", "OutputError",
+    "RealX", "SavedError", "Scores", "Synthetic", "Token", "Training", "UniformSize",
+    "UnmaskedError", "UnmaskedWarning", "Zero", "selection_quality", "synthetic",
+]  # fmt: skip
+
+
+def test_public_names_are_pinned_and_importable():
+    assert unmasked.__all__ == NAMES
+    for name in NAMES:
+        assert getattr(unmasked, name).__name__ == name
+    assert set(NAMES) <= set(dir(unmasked))
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="Nothing"):
+        unmasked.Nothing  # noqa: B018
+
+
+def test_import_and_help_do_not_load_torch():
+    code = (
+        "import sys, unmasked, unmasked.cli; "
+        "print([m for m in ('torch', 'sklearn', 'pandas', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_version_is_the_package_metadata():
+    from importlib.metadata import version
+
+    assert version("unmasked") == unmasked.__version__

@@ -1,0 +1,132 @@
+"""Both estimators keep scikit-learn's promises: its own suite, clones, pipelines, cross-validation.
+
+There is no list of expected failures: every check of scikit-learn passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from small_tables import frame, quick, quick_evaluator, rows
+
+from unmasked import MLP, Bernoulli, EvalX, RealX, Training, Zero
+from unmasked.engine import program
+
+# Large steps, few of them: the suite fits about 200 times and wants 83% accuracy on easy blobs.
+SHORT = Training(epochs=5, batch_size=32, learning_rate=0.1, selector_learning_rate=0.02)
+MAKERS = [quick, quick_evaluator]
+Maker = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def short_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,000 validation masks an epoch are most of the time of a fit on 20 rows."""
+    monkeypatch.setattr(program, "_VALIDATION_MASKS", 100, raising=False)
+
+
+@parametrize_with_checks(
+    [
+        RealX(0.01, selector=MLP((16,)), predictor=MLP((16,)), training=SHORT, progress=False),
+        EvalX(MLP((16,)), training=SHORT, progress=False),
+    ]
+)
+def test_scikit_learn_contract(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator.set_params(device="cpu"))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_clone_has_equal_parameters_and_nothing_learned(make: Maker) -> None:
+    x, y = rows()
+    fitted = make(masker=Zero(), mask_law=Bernoulli(0.3), groups=[[0, 1]]).fit(x, y)
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    with pytest.raises(NotFittedError):
+        copy.predict(x)
+    np.testing.assert_array_equal(copy.fit(x, y).predict_proba(x), fitted.predict_proba(x))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_parameters_are_stored_untouched(make: Maker) -> None:
+    estimator = make()
+    for name, value in estimator.get_params().items():
+        assert getattr(estimator, name) is value
+    training = Training(epochs=1)
+    assert estimator.set_params(training=training, validation=0.4) is estimator
+    assert estimator.training is training
+    assert estimator.get_params()["validation"] == 0.4
+    with pytest.raises(ValueError, match="sparsness"):
+        estimator.set_params(sparsness=1)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_every_constructor_argument_is_a_parameter(make: Maker) -> None:
+    kind = type(make())
+    assert is_classifier(kind())
+    assert set(kind().get_params()) == set(kind._get_param_names())
+    assert {"masker", "groups", "mask_law", "training", "random_state"} <= set(kind().get_params())
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_in_a_pipeline_after_scaling(make: Maker) -> None:
+    x, y = rows(120)
+    # Scaling twice is scaling once, so the pipeline agrees with the estimator alone.
+    pipe = make_pipeline(StandardScaler(), make()).fit(5 + 100 * x, y)
+    alone = make().fit(x, y)
+    np.testing.assert_allclose(
+        pipe.predict_proba(5 + 100 * x), alone.predict_proba(x), rtol=0, atol=1e-3
+    )
+
+
+def test_a_pipeline_ends_in_an_explanation_of_named_columns() -> None:
+    table, y = frame()
+    pipe = make_pipeline(StandardScaler().set_output(transform="pandas"), quick()).fit(table, y)
+    explanation = pipe[-1].explain(pipe[:-1].transform(table))
+    assert explanation.feature_names == list(table.columns)
+    assert list(explanation.index) == list(table.index)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_cross_validation_beats_chance(make: Maker) -> None:
+    x, y = rows(150)
+    long_enough = Training(epochs=10, batch_size=20, learning_rate=0.05)
+    scores = cross_val_score(make(sparsity=0.01) if make is quick else make(), x, y, cv=2)
+    longer = make(training=long_enough, **({"sparsity": 0.01} if make is quick else {}))
+    scores = cross_val_score(longer, x, y, cv=3)
+    assert scores.shape == (3,)
+    # 50 rows a fold: guessing has a standard error of 0.07, so 0.7 is nearly 3 above it.
+    assert scores.mean() > 0.7
+
+
+def test_grid_search_over_sparsity_keeps_a_fitted_explainer() -> None:
+    x, y = rows()
+    search = GridSearchCV(quick(), {"sparsity": [0.01, 5.0]}, cv=2).fit(x, y)
+    assert search.best_estimator_.sparsity_ == search.best_params_["sparsity"]
+    assert search.best_estimator_.explain(x).masks.shape == x.shape
+
+
+def test_a_model_to_be_explained_survives_cloning_when_frozen() -> None:
+    x, y = rows()
+    model = RandomForestClassifier(5, random_state=0).fit(x, y)
+    copy = clone(quick(model=FrozenEstimator(model))).fit(x)
+    np.testing.assert_array_equal(
+        copy.explain(x).masks, quick(model=model).fit(x).explain(x).masks
+    )
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+def test_unfitted_is_said(make: Maker, method: str) -> None:
+    x, _ = rows()
+    with pytest.raises(NotFittedError, match=type(make()).__name__):
+        getattr(make(), method)(x)

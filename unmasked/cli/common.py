@@ -1,0 +1,65 @@
+"""What the commands share: options, one-sentence errors with exit code 2, quiet output."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from unmasked.errors import UnmaskedError, UnmaskedWarning
+
+Seed = Annotated[int, typer.Option(help="Everything random follows from this number.", min=0)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+Epochs = Annotated[
+    int | None, typer.Option(help="Passes over the training rows; default: chosen by size.", min=1)
+]
+
+
+@contextmanager
+def one_sentence_errors(resume_hint: str = "") -> Iterator[None]:
+    """User errors become one sentence and exit code 2; Ctrl-C becomes exit code 130."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UnmaskedWarning)
+        warnings.showwarning = _show
+        try:
+            yield
+        except UnmaskedError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(2) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo(f"stopped. {resume_hint}".rstrip(), err=True)
+            raise typer.Exit(130) from None
+
+
+def _show(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, UnmaskedWarning):
+        typer.echo(f"note: {message}", err=True)
+
+
+def command_line() -> str:
+    """The command as the user gave it, without the path of the program."""
+    program = Path(sys.argv[0]).name
+    name = "python -m unmasked" if program == "__main__.py" else program
+    return " ".join([name, *(shlex.quote(argument) for argument in sys.argv[1:])])
+
+
+RESUME = "Run the same command again to go on where it stopped."

@@ -1,0 +1,96 @@
+"""``unmasked explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unmasked.cli.common import (
+    RESUME,
+    Device,
+    Epochs,
+    Json,
+    Quiet,
+    Seed,
+    command_line,
+    one_sentence_errors,
+)
+from unmasked.errors import InputError
+
+
+def explain(
+    table: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file.", show_default=False)],
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results.  [default: TABLE-explained]")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Explain new rows with this saved explainer.")
+    ] = None,
+    sparsity: Annotated[
+        str, typer.Option(help="Price of showing everything: a number, several as 0.1,0.2 or auto.")
+    ] = "auto",
+    seed: Seed = 0,
+    device: Device = "auto",
+    epochs: Epochs = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Which columns does each row's outcome rest on? Train, explain, check and report.
+
+    Splits the table, trains REAL-X and EVAL-X, explains the test rows, and writes masks, the
+    fitted model, results.json, plots and report.html. With --model, explains new rows instead.
+    """
+    with one_sentence_errors(RESUME):
+        if model is None and target is None:
+            raise InputError(
+                "either --target (the column to predict) or --model (a saved explainer) is needed; "
+                "give one."
+            )
+        prices = _sparsity(sparsity)
+        folder = table.with_name(f"{table.stem}-explained") if out is None else out
+        from unmasked.jobs.table import explain_new_rows, explain_table
+
+        if model is not None:
+            result = explain_new_rows(
+                table, model, folder, target=target, device=device, command=command_line()
+            )
+        else:
+            assert target is not None
+            from unmasked.engine import Training
+
+            result = explain_table(
+                table,
+                target,
+                folder,
+                sparsity=prices,
+                seed=seed,
+                device=device,
+                show=False if quiet or json else "auto",
+                training=Training(epochs=epochs),
+                command=command_line(),
+            )
+        if json:
+            from unmasked.report.results import to_json
+
+            typer.echo(to_json(result.results))
+        elif not quiet:
+            for sentence in result.summary:
+                typer.echo(f"• {sentence}")
+            if result.scores is not None:
+                typer.echo(f"\n{result.scores}")
+            typer.echo(f"\nReport: {folder / 'report.html'}   masks: {folder / 'masks.csv'}")
+
+
+def _sparsity(text: str) -> float | list[float] | str:
+    if text == "auto":
+        return text
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--sparsity must be a number, numbers such as 0.1,0.2 or auto but is {text!r}."
+        ) from None
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,1 @@
+"""The main jobs behind the commands: data in, results, plots and report out."""

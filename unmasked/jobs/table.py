@@ -1,0 +1,388 @@
+"""The main job for people with a table: train, explain, evaluate, report; or explain new rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unmasked import plots
+from unmasked.columns import nearest
+from unmasked.data.tables import TableSplit, check_target, read_table, split_table
+from unmasked.engine import Training
+from unmasked.engine.device import choose_device
+from unmasked.engine.progress import Show
+from unmasked.errors import InputError, OutputError
+from unmasked.evaluation import EvalX, Scores
+from unmasked.evaluation.scores import METRICS, ROWS
+from unmasked.explainers import RealX, check_sparsity
+from unmasked.explanation import Explanation
+from unmasked.report.page import Section, TableBlock, footer, picture, png, render
+from unmasked.report.results import (
+    CHECKPOINTS,
+    all_or_nothing,
+    prepare_folder,
+    provenance,
+    remove_checkpoints,
+    to_json,
+)
+
+_EXAMPLES = 3  # rows drawn one by one in the report
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What was found and where it lies; ``results`` is the content of ``results.json``."""
+
+    results: dict[str, Any]
+    summary: list[str]
+    scores: Scores | None
+    folder: Path
+
+
+def explain_table(
+    path: Path,
+    target: str,
+    folder: Path,
+    *,
+    sparsity: float | Sequence[float] | str = "auto",
+    seed: int = 0,
+    device: str = "auto",
+    show: Show = "auto",
+    training: Training | None = None,
+    command: str = "unmasked explain",
+) -> TableResult:
+    """Split a table, train REAL-X and EVAL-X, explain and evaluate the test rows, report."""
+    started = time.monotonic()
+    check_sparsity(sparsity)
+    choose_device(device)
+    split = split_table(read_table(path), target, seed=seed)
+    prepare_folder(folder)
+    options: dict[str, Any] = {
+        "training": training,
+        "device": device,
+        "progress": show,
+        "random_state": seed,
+        "checkpoint": folder / CHECKPOINTS,
+    }
+    explainer = RealX(sparsity, **options).fit(*split.train, validation=split.valid)
+    evaluator = EvalX(**options).fit(*split.train, validation=split.valid)
+    explanation = explainer.explain(split.test[0])
+    scores = evaluator.evaluate(explanation, *split.test)
+    summary = _summary(explanation, scores, target, explainer)
+    results = {
+        **provenance(command),
+        "table": path.name,
+        "target": target,
+        "classes": [str(label) for label in explainer.classes_],
+        "split": {name: len(getattr(split, name)[0]) for name in ("train", "valid", "test")},
+        "summary": summary,
+        "path": explainer.path_.to_dict("records"),
+        "choice": explainer.reason_,
+        "rows": _rows(path, explainer, evaluator, explanation, scores, split, seed),
+        "remarks": scores.remarks,
+        "seconds": time.monotonic() - started,
+    }
+    heat, path_plot, examples = _pictures(explanation, explainer, split)
+    with all_or_nothing(folder) as part:
+        _write_explanation(part, explanation)
+        explainer.save(part / "model")
+        evaluator.save(part / "evaluator")
+        (part / "selections.png").write_bytes(png(heat))
+        (part / "path.png").write_bytes(png(path_plot))
+        page = _page(
+            path, target, summary, scores, explainer, split, results,
+            picture(heat), picture(path_plot), [(picture(a), t) for a, t in examples],
+        )  # fmt: skip
+        (part / "report.html").write_text(page, encoding="utf-8")
+        (part / "results.json").write_text(to_json(results), encoding="utf-8")
+    remove_checkpoints(folder)
+    return TableResult(results, summary, scores, folder)
+
+
+def explain_new_rows(
+    path: Path,
+    model: Path,
+    folder: Path,
+    *,
+    target: str | None = None,
+    device: str = "auto",
+    command: str = "unmasked explain",
+) -> TableResult:
+    """Explain the rows of a table with a saved explainer; with a target, evaluate them too."""
+    choose_device(device)
+    model, beside = _model_folders(model)
+    explainer = RealX.load(model, device=device)
+    table = read_table(path)
+    known = [column.name for column in explainer.columns_.columns]
+    missing = [name for name in known if name not in table.columns]
+    if missing:
+        raise InputError(
+            f"the table {path} lacks the column {missing[0]!r} that the model was trained on; "
+            f"{nearest(missing[0], list(table.columns))}"
+        )
+    X = table[known]
+    if target is not None:
+        check_target(table, target)
+        if target in known:
+            raise InputError(
+                f"the column {target!r} is one of the model's features, not its target."
+            )
+    explanation = explainer.explain(X)
+    scores = None
+    if target is not None:
+        if beside is None:
+            raise InputError(
+                f"{model} has no saved evaluator beside it, so the rows cannot be evaluated; "
+                "leave out --target."
+            )
+        evaluator = EvalX.load(beside, device=device)
+        scores = evaluator.evaluate(explanation, X, table[target])
+    prepare_folder(folder)
+    if (folder / "model").resolve() == model.resolve():
+        raise OutputError(
+            f"{folder} holds the model itself and its results; choose another folder with --out."
+        )
+    summary = _new_summary(explanation, scores)
+    results: dict[str, Any] = {
+        **provenance(command),
+        "table": path.name,
+        "model": str(model),
+        "summary": summary,
+        "rows": [
+            {
+                "dataset": path.name,
+                "method": "REAL-X",
+                "setting": {"sparsity": explainer.sparsity_},
+                "chosen": True,
+                "metrics": {
+                    "fraction": explanation.fraction,
+                    **({} if scores is None else _metrics(scores, "explanation")),
+                },
+            }
+        ],
+    }
+    heat = plots.heat_map(
+        explanation.masks, explanation.feature_names, title="Features shown in each row"
+    )
+    sections = [
+        Section("What is shown?", pictures=[(picture(heat), "Each line is a row of the table.")])
+    ]
+    if scores is not None:
+        sections.insert(0, Section("How good is it?", table=_score_table(scores)))
+    with all_or_nothing(folder) as part:
+        _write_explanation(part, explanation)
+        (part / "selections.png").write_bytes(png(heat))
+        title = f"Explanations of {path.name}"
+        (part / "report.html").write_text(
+            render(title, summary, sections, footer(results)), encoding="utf-8"
+        )
+        (part / "results.json").write_text(to_json(results), encoding="utf-8")
+    return TableResult(results, summary, scores, folder)
+
+
+def _model_folders(given: Path) -> tuple[Path, Path | None]:
+    """The explainer's folder and the evaluator's, from either it or the output around it."""
+    model = given / "model" if (given / "model" / "config.json").is_file() else given
+    evaluator = model.parent / "evaluator"
+    return model, evaluator if (evaluator / "config.json").is_file() else None
+
+
+def _write_explanation(folder: Path, explanation: Explanation) -> None:
+    masks = explanation.to_frame().astype(int)
+    masks.to_csv(folder / "masks.csv", index_label="row")
+    explanation.to_frame("probabilities").round(4).to_csv(
+        folder / "probabilities.csv", index_label="row"
+    )
+    explanation.save(folder / "explanation.npz")
+
+
+def _metrics(scores: Scores, row: str) -> dict[str, Any]:
+    return {name: interval.to_json() for name, interval in scores.rows[row].items()}
+
+
+def _rows(
+    path: Path,
+    explainer: RealX,
+    evaluator: EvalX,
+    explanation: Explanation,
+    scores: Scores,
+    split: TableSplit,
+    seed: int,
+) -> list[dict[str, Any]]:
+    X, y = split.test
+    own = {"acc": float(explainer.score(X, y)), "fraction": explanation.fraction}
+    rows = [
+        {
+            "method": "REAL-X",
+            "setting": {"sparsity": explainer.sparsity_},
+            "metrics": {**own, **_metrics(scores, "explanation")},
+            "seconds": {"fit": explainer.seconds_, "fit_evaluator": evaluator.seconds_},
+        },
+        {
+            "method": "random masks",
+            "setting": {},
+            "metrics": {"fraction": explanation.fraction, **_metrics(scores, "random")},
+        },
+        {
+            "method": "everything shown",
+            "setting": {},
+            "metrics": {"fraction": 1.0, **_metrics(scores, "everything")},
+        },
+        {
+            "method": "nothing shown",
+            "setting": {},
+            "metrics": {"fraction": 0.0, **_metrics(scores, "nothing")},
+        },
+    ]
+    return [{"dataset": path.name, "seed": seed, "chosen": True, **row} for row in rows]
+
+
+def _summary(explanation: Explanation, scores: Scores, target: str, explainer: RealX) -> list[str]:
+    """What was found, in plain words."""
+    sizes, features = explanation.sizes, explanation.masks.shape[1]
+    everything = scores.rows["everything"]["eacc"].value
+    random = scores.rows["random"]["eacc"].value
+    rates = explanation.masks.mean(0)
+    often = [i for i in np.argsort(-rates, kind="stable")[:3] if rates[i] > 0]
+    names = ", ".join(f"{explanation.feature_names[i]} ({rates[i]:.0%})" for i in often)
+    text = [
+        f"For each test row REAL-X shows {sizes.mean():.1f} of the {features} features on average "
+        f"({explanation.fraction:.0%})" + (f", most often {names}." if names else "."),
+        f"From those alone EVAL-X, a model of its own that never saw these selections, predicts "
+        f"{target} with accuracy {scores['eacc']}; with everything shown it reaches "
+        f"{everything:.3f}, with random features of the same number {random:.3f}.",
+        _verdict(scores),
+    ]
+    if not explanation.masks.any():
+        text.append("Nothing is shown in any row: the price λ is too high for this table.")
+    if explainer.interrupted_:
+        text.append("Training was interrupted, so these are the results of a shorter run.")
+    return text + scores.remarks
+
+
+def _verdict(scores: Scores) -> str:
+    """Is what is shown informative, and does it lose anything? By log-likelihood, paired."""
+    gain = scores.over_random["eloglik"]
+    lost = scores.rows["everything"]["eloglik"].value - scores["eloglik"].value
+    if gain.low > 0:
+        text = (
+            f"The selections say more about the outcome than random ones: by {gain.value:.3f} nats "
+            f"a row [{gain.low:.3f}, {gain.high:.3f}]."
+        )
+    else:
+        text = (
+            "The selections could not be told from random ones of the same sizes (difference "
+            f"{gain.value:.3f} nats a row [{gain.low:.3f}, {gain.high:.3f}]): do not rely on them."
+        )
+    if lost > 0:
+        text += f" What is hidden would have added {lost:.3f} nats a row."
+    return text
+
+
+def _new_summary(explanation: Explanation, scores: Scores | None) -> list[str]:
+    rows, features = explanation.masks.shape
+    text = [
+        f"{rows:,} rows explained; each shows {explanation.sizes.mean():.1f} of the {features} "
+        "features on average."
+    ]
+    if scores is None:
+        return [*text, "They were not evaluated: that needs the true outcomes (--target)."]
+    everything = scores.rows["everything"]["eacc"].value
+    text.append(
+        f"EVAL-X predicts the outcome from what is shown with accuracy {scores['eacc']}; with "
+        f"everything shown it reaches {everything:.3f}."
+    )
+    return [*text, _verdict(scores), *scores.remarks]
+
+
+def _score_table(scores: Scores) -> TableBlock:
+    names = list(scores.rows["explanation"])
+    header = ["", *(METRICS[name] for name in names)]
+    rows = [
+        [ROWS[row], *(str(figures[name]) for name in names)] for row, figures in scores.rows.items()
+    ]
+    return TableBlock(header, rows, frozenset({0}))
+
+
+def _pictures(
+    explanation: Explanation, explainer: RealX, split: TableSplit
+) -> tuple[Any, Any, list[tuple[Any, str]]]:
+    heat = plots.heat_map(
+        explanation.masks,
+        explanation.feature_names,
+        groups=split.test[1].astype(str).to_numpy(),
+        title=f"Features shown, test rows sorted by {split.target}",
+    )
+    points = explainer.path_
+    path = plots.sparsity_path(
+        points["fraction"].tolist(),
+        points["loglik"].tolist(),
+        [f"λ = {value:.3g}" for value in points["sparsity"]],
+        explainer.chosen_,
+        score_name="log-likelihood on validation rows",
+    )
+    examples = []
+    for label in explainer.classes_[:_EXAMPLES]:
+        where = np.flatnonzero(split.test[1].astype(str).to_numpy() == str(label))
+        if len(where):
+            row = int(where[0])
+            examples.append(
+                (
+                    explanation.plot(row, most=12),
+                    f"Row {explanation.index[row]} of the table, {split.target} = {label}.",
+                )
+            )
+    return heat, path, examples
+
+
+def _page(
+    path: Path,
+    target: str,
+    summary: list[str],
+    scores: Scores,
+    explainer: RealX,
+    split: TableSplit,
+    results: dict[str, Any],
+    heat: str,
+    path_plot: str,
+    examples: list[tuple[str, str]],
+) -> str:
+    counts = pd.concat([split.train[1], split.valid[1], split.test[1]]).value_counts()
+    balance = ", ".join(f"{label}: {count:,}" for label, count in counts.items())
+    rows = results["split"]
+    micro = " AUROC is the micro AUROC over all classes." if scores.micro else ""
+    sections = [
+        Section(
+            "How good is it?",
+            table=_score_table(scores),
+            after=[
+                f"{scores.count:,} test rows that nothing was trained on; 95% bootstrap intervals; "
+                f"log-likelihood in nats.{micro}",
+            ],
+        ),
+        Section("What is shown, and when?", pictures=[(heat, "Each line is a test row.")]),
+        Section(
+            "How much is enough?",
+            [f"λ = {explainer.sparsity_:.3g} was chosen: {explainer.reason_}."],
+            pictures=[(path_plot, "Each point is a trained setting, judged by its own predictor.")],
+        ),
+        Section("Rows one by one", pictures=examples),
+        Section(
+            "How it was done",
+            [
+                f"{path.name}: {rows['train']:,} rows to train on, {rows['valid']:,} to validate, "
+                f"{rows['test']:,} to test. Classes of {target}: {balance}.",
+                "masks.csv holds 1 where a feature is shown; its first column is the row's number "
+                "in the table, from 0. The fitted explainer is in model/, for new rows:",
+            ],
+            code=f"unmasked explain --model model new_rows.csv\n\n# to repeat this report\n"
+            f"{results['command']}",
+        ),
+    ]
+    return render(f"What {target} rests on in {path.name}", summary, sections, footer(results))

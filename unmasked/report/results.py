@@ -1,0 +1,117 @@
+"""``results.json``: one form for all results, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from unmasked import __version__
+from unmasked.errors import OutputError
+
+CHECKPOINTS = ".checkpoint"
+"""Folder, inside an output folder, where a command's running training is kept."""
+
+
+def provenance(command: str) -> dict[str, Any]:
+    """Where figures come from: command, version, commit, hardware."""
+    import torch
+
+    hardware = f"{os.cpu_count()} CPU cores, {platform.machine()}"
+    if torch.cuda.is_available():
+        hardware += f", {torch.cuda.get_device_name(0)}"
+    return {
+        "command": command,
+        "version": __version__,
+        "commit": _commit(),
+        "hardware": hardware,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _commit() -> str | None:
+    """The commit of a source checkout; None for an installed package."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def to_json(value: Any) -> str:
+    """JSON text; numbers that JSON cannot hold become null."""
+    return json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if hasattr(value, "item") and not isinstance(value, str):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make sure that a folder exists and can be written, before any work is done."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"the output folder {folder} is a file; choose another folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            f"the output folder {folder} cannot be written ({error.strerror or error}); "
+            "choose another with --out."
+        ) from error
+
+
+@contextmanager
+def all_or_nothing(folder: Path) -> Iterator[Path]:
+    """A place to write results in; they move into ``folder`` only when all are complete."""
+    part = folder / ".part"
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        yield part
+        for item in sorted(part.iterdir()):
+            target = folder / item.name
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            os.replace(item, target)
+        part.rmdir()
+    except OSError as error:
+        detail = error if isinstance(error, OutputError) else (error.strerror or error)
+        raise OutputError(
+            f"the results cannot be written to {folder} ({detail}); earlier results there are "
+            "untouched."
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Forget the training behind results that are complete."""
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
