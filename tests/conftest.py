@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook(
@@ -13,3 +16,14 @@ install_import_hook(
     ],
     "beartype.beartype",
 )
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For tests that fit tiny networks hundreds of times: two threads only wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors import safe_open
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from unmasked import EvalX, Explanation, RealX
@@ -168,6 +169,14 @@ def test_demo_through_the_command_line(tmp_path):
     assert (out / "report.html").exists()
 
 
+def trained(checkpoint: Path) -> bool:
+    """Whether a checkpoint holds some epochs; the first one, of epoch 0, does not count."""
+    if not checkpoint.exists():
+        return False
+    with safe_open(checkpoint, framework="pt") as file:
+        return bool(json.loads(file.metadata()["unmasked-checkpoint"])["epoch"])
+
+
 def test_killed_explain_resumes_to_the_same_result(tmp_path, cancer):
     """kill -9 in the middle, run again: the same masks as an unbroken run."""
     arguments = ["explain", str(cancer), "--target", "diagnosis", "--epochs", "400",
@@ -177,8 +186,8 @@ def test_killed_explain_resumes_to_the_same_result(tmp_path, cancer):
     process = subprocess.Popen(command, env=ENVIRONMENT)
     checkpoint = tmp_path / "broken" / ".checkpoint" / "realx.safetensors"
     deadline = time.monotonic() + 200
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    while not trained(checkpoint) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert process.poll() is None, "the run ended before it could be killed"
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -136,14 +136,14 @@ loop._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 losses = Program.losses
 
 def slow(self, *arguments):  # so that the signal comes long before the end
-    time.sleep(0.05)
+    time.sleep(0.2)
     return losses(self, *arguments)
 
 Program.losses = slow
 two = Settings((0.1, 0.5), (0,))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    trained = train(method(), two, replace(FAST, epochs=200), path=Path(sys.argv[2]))
+    trained = train(method(), two, replace(FAST, epochs=20), path=Path(sys.argv[2]))
 by_hand = [
     score_by_hand(p, s, sparsity, data(400, seed=1))
     for p, s, sparsity in zip(trained.predictors, trained.selectors, two.sparsities)
@@ -156,7 +156,7 @@ print(json.dumps({
     "epochs": len(trained.history),
 }))
 """
-LONG = replace(FAST, epochs=200)
+LONG = replace(FAST, epochs=20)
 
 
 def unlike_here() -> dict[str, str]:
@@ -171,8 +171,17 @@ def unlike_here() -> dict[str, str]:
     raise AssertionError("no seed orders sets otherwise")
 
 
+def under_way(path: Path) -> bool:
+    """Whether a checkpoint is there that holds at least one epoch."""
+    if not path.exists():
+        return False
+    with safe_open(path, framework="pt") as file:
+        epoch: int = json.loads(file.metadata()["unmasked-checkpoint"])["epoch"]
+    return epoch > 0
+
+
 def start_and_signal(path: Path, number: signal.Signals) -> tuple[int, str, str]:
-    """Run the script, signal it once its first checkpoint is there, wait for its end."""
+    """Run the script, signal it once an epoch is in its checkpoint, wait for its end."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(path)],
         env=unlike_here(),
@@ -182,7 +191,7 @@ def start_and_signal(path: Path, number: signal.Signals) -> tuple[int, str, str]
     )
     try:
         deadline = time.monotonic() + PATIENCE
-        while not path.exists() and process.poll() is None and time.monotonic() < deadline:
+        while not under_way(path) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
@@ -199,7 +208,7 @@ def test_a_killed_process_is_resumed_to_the_same_numbers(tmp_path: Path) -> None
     assert out == ""
     with safe_open(path, framework="pt") as file:
         saved = json.loads(file.metadata()["unmasked-checkpoint"])
-    assert 0 < saved["epoch"] < 200
+    assert 0 < saved["epoch"] < 20
     resumed = train(method(), TWO, LONG, path=path)
     assert_same_result(resumed, train(method(), TWO, LONG))
 
@@ -209,7 +218,7 @@ def test_control_c_ends_a_process_with_what_it_has_learned(tmp_path: Path) -> No
     assert code == 0, err
     result = json.loads(out)
     assert result["interrupted"]
-    assert result["epochs"] < 200
+    assert result["epochs"] < 20
     (warning,) = result["warnings"]
     assert warning.startswith("InterruptedWarning: ")
     assert "kept" in warning

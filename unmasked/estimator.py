@@ -72,6 +72,11 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _targets(self, X: Table, y: Any, rows: int, model: Any, *, fitting: bool) -> Targets:
         """Targets from y, or from the model that is to be explained."""
+        if model is not None and y is not None and fitting:
+            raise InputError(
+                "either y or model=… says what to explain, but both came; leave out y to explain "
+                "the model."
+            )
         if model is not None and y is None:
             return model_targets(model, X, rows)
         if y is None:

@@ -176,9 +176,10 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             show=self.progress,
             title="REAL-X",
         )
-        shared = len(trained.predictors) == 1
         self.settings_ = [
-            Fitted(sparsity, trained.selectors[i], trained.predictors[0 if shared else i])
+            Fitted(
+                sparsity, trained.selectors[i], trained.predictors[0 if self.predictor_first else i]
+            )
             for i, sparsity in enumerate(sparsities)
         ]
         self.soft_ = targets.soft

@@ -182,7 +182,8 @@ class Explanation:
         if not path.is_file():
             raise SavedError(f"{path} must be a file written by Explanation.save but is not there.")
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # Opened here, as numpy leaves a path open when the archive is damaged.
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 header = dict(json.loads(str(file["header"])))
                 values = {k: file[k] for k in ("masks", "probabilities", "feature_names", "index")}
         except _UNREADABLE as error:

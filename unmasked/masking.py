@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,6 +92,10 @@ class Groups(Masker):
     masker: Masker = Token()
 
     def __init__(self, index: Sequence[int], masker: Masker | None = None) -> None:
+        if isinstance(masker, Groups):
+            raise InputError("a Groups masker cannot hold another; give one list of groups.")
+        if not all(isinstance(i, int | np.integer) for i in index):
+            raise InputError(f"group numbers must be whole numbers but came as {list(index)!r}.")
         object.__setattr__(self, "index", tuple(int(i) for i in index))
         object.__setattr__(self, "masker", Token() if masker is None else masker)
         if not self.index or set(self.index) != set(range(max(self.index) + 1)):

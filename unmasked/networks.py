@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -47,12 +48,15 @@ class MLP:
     normalisation: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        if not all(isinstance(width, int) and width > 0 for width in self.hidden):
+        widths = self.hidden if isinstance(self.hidden, list | tuple) else (None,)
+        if not all(
+            isinstance(w, int | np.integer) and not isinstance(w, bool) and w > 0 for w in widths
+        ):
             raise InputError(
-                f"hidden must hold whole numbers above 0 but is {self.hidden}; "
+                f"hidden must hold whole numbers above 0 but is {self.hidden!r}; "
                 "give one width for each hidden layer, such as (200, 200)."
             )
+        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
         _one_of("activation", self.activation, list(ACTIVATIONS))
         if self.normalisation is not None:
             _one_of("normalisation", self.normalisation, list(NORMALISATIONS))
@@ -76,15 +80,20 @@ def build(network: nn.Module | Factory, inputs: int, outputs: int, seed: int) ->
         return copy.deepcopy(network)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return network(inputs, outputs)
+        module = network(inputs, outputs)
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            "a network must be a torch.nn.Module, or a factory (inputs, outputs) that returns one, "
+            f"but the factory returned {type(module).__name__}."
+        )
+    return module
 
 
 def check_shapes(
     module: nn.Module, name: str, inputs: Float[Tensor, "batch inputs"], outputs: int
 ) -> None:
     """Fail before training when a network does not map (batch, inputs) to (batch, outputs)."""
-    training = module.training
-    module.eval()
+    module = copy.deepcopy(module).float().eval()
     expected = (inputs.shape[0], outputs)
     try:
         with torch.no_grad():
@@ -93,10 +102,8 @@ def check_shapes(
         raise InputError(
             f"the {name} must take an input of shape (batch, {inputs.shape[1]}) and return "
             f"(batch, {outputs}), but it failed on an input of shape {tuple(inputs.shape)}: "
-            f"{str(error).splitlines()[0]}"
+            f"{(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error
-    finally:
-        module.train(training)
     shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
     if shape != expected:
         raise InputError(

@@ -52,7 +52,8 @@ class RebarBernoulli(Sampler):
                              s = 0: -softplus(logit(v) + softplus(-a))
         ĝ  = [h(s) - h(σ(z̃/τ))] ∇ log p(s) + ∇ h(σ(z/τ)) - ∇ h(σ(z̃/τ))
 
-    where h is the value. E[ĝ] = ∇ E[h(s)] for every τ; the relaxed terms only lower the variance.
+    where h is the value. E[ĝ] = ∇ E[h(s)] for every τ: the relaxed terms change the variance only.
+    They lower it where |h| is large beside its differences; near h = 0 a small τ can raise it.
     The paper fixes τ = 0.1.
     """
 

@@ -198,7 +198,8 @@ def _module_call(model: Any) -> Any:
         model.eval()
         try:
             with torch.no_grad():
-                values = model(torch.as_tensor(as_array(X), dtype=torch.float32))
+                # astype copies: pandas hands out arrays that must not be written to
+                values = model(torch.from_numpy(as_array(X).astype(np.float32)))
         finally:
             model.train(was_training)
         return as_array(values)

@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -28,14 +27,18 @@ def fingerprint(description: str, tensors: list[Tensor]) -> str:
     return digest.hexdigest()
 
 
+def _sum(tensors: dict[str, Tensor]) -> str:
+    return fingerprint("", [tensors[name] for name in sorted(tensors)])
+
+
 def write(path: Path, run: str, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Replace the checkpoint at ``path`` in one atomic step."""
-    text = json.dumps({"version": _VERSION, "run": run, **values})
     temporary = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        save_file(plain, temporary, metadata={_KEY: text})
+        head = {"version": _VERSION, "run": run, "sum": _sum(plain), **values}
+        save_file(plain, temporary, metadata={_KEY: json.dumps(head)})
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
@@ -50,11 +53,15 @@ def read(path: Path, run: str) -> tuple[dict[str, Any], dict[str, Tensor]] | Non
     """The checkpoint at ``path``, or None where there is none; refuses one of another run."""
     if not path.exists():
         return None
+    if path.is_dir():
+        raise SavedError(f"the checkpoint {path} must be a file but is a folder; choose another.")
     try:
         with safe_open(path, framework="pt") as file:
             values = json.loads((file.metadata() or {})[_KEY])
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         version, owner = values["version"], values["run"]
+        if version == _VERSION and values["sum"] != _sum(tensors):
+            raise ValueError("its numbers do not add up")
     except (SafetensorError, KeyError, ValueError, OSError, TypeError) as error:
         raise SavedError(
             f"the checkpoint {path} is damaged or not ours ({type(error).__name__}: {error}); "
@@ -71,8 +78,3 @@ def read(path: Path, run: str) -> tuple[dict[str, Any], dict[str, Tensor]] | Non
             "delete it, or choose another folder."
         )
     return values, tensors
-
-
-def as_tensor(values: list[int]) -> Tensor:
-    """A list of indices as a tensor."""
-    return torch.tensor(values, dtype=torch.int64)

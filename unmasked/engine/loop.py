@@ -54,17 +54,23 @@ class _State:
 class _Optimiser:
     """AdamW on a stack's flat parameters, with clipping and stopping for each row."""
 
-    def __init__(self, program: Program, name: str, training: Training) -> None:
+    def __init__(self, program: Program, name: str, training: Training, *, delayed: bool) -> None:
         self.stack, self.training = program.stack(name), training
         self.peak = (
             training.selector_learning_rate if name == "selector" else training.learning_rate
         )
+        self.delay = training.selector_delay if delayed else 0.0
         self._make()
 
     def _make(self) -> None:
         self.adam = torch.optim.AdamW(
             [self.stack.flat], lr=1.0, weight_decay=self.training.weight_decay
         )
+
+    def pace(self, step: int, steps: int) -> float:
+        """Share of the peak rate in this step; a selector beside a predictor starts later."""
+        late = round(self.delay * steps)
+        return 0.0 if step < late else self.training.pace(step - late, steps - late)
 
     def step(self, gradient: Tensor, pace: float, active: Tensor) -> None:
         """Move the active rows along −gradient (count, parameters)."""
@@ -81,7 +87,8 @@ class _Optimiser:
             flat.copy_(torch.where(active.to(flat.device)[:, None], flat, before))
 
     def state(self) -> dict[str, Tensor]:
-        values = self.adam.state.get(self.stack.flat, {})
+        (flat,) = self.adam.param_groups[0]["params"]  # not the stack's, which may be new by now
+        values = self.adam.state.get(flat, {})
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def load(self, state: dict[str, Tensor]) -> None:
@@ -114,9 +121,10 @@ class _Run:
             if program.selector is not None:
                 stacks.append(program.selector.flat)
             m = program.method
+            networks = [str(s.template) for s in (program.predictor, program.selector) if s]
             self.name = checkpoint.fingerprint(
-                f"{m.masker} {m.law} {m.sampler} {m.phases} {training} {program.settings} "
-                f"{program.dtype} {program.device.type}",
+                f"{m.masker} {m.law} {m.sampler} {[sorted(p) for p in m.phases]} {training} "
+                f"{program.settings} {program.dtype} {program.device.type} {networks}",
                 [*data, *stacks],
             )
         self._enter_phase()
@@ -125,11 +133,21 @@ class _Run:
         program, trains = self.program, self.phases[self.state.phase]
         program.reset()
         self.keeper = Keeper(len(program.slots(trains)), self.training.patience)
-        self.optimisers = {name: _Optimiser(program, name, self.training) for name in trains}
+        self.optimisers = {
+            name: _Optimiser(
+                program, name, self.training, delayed=name == "selector" and len(trains) > 1
+            )
+            for name in trains
+        }
 
     @property
     def trains(self) -> frozenset[str]:
         return self.phases[self.state.phase]
+
+    @property
+    def _judged(self) -> list[str]:
+        """What a score belongs to: also a frozen predictor, which leaves the stack row by row."""
+        return sorted({"predictor", *self.trains})
 
     def run(self, bar: Bar, interrupt: Interrupt) -> bool:
         """Train all phases; whether the user cut it short."""
@@ -142,14 +160,14 @@ class _Run:
                     return self._cut_short()
                 self.state.epoch += 1
                 self._compact()
-                self._save()
+                self._save_sometimes()
             self._restore_best()
             if self.state.phase + 1 == len(self.phases):
-                self._save(always=True)
+                self.save_now()
                 return False
             self.state.phase, self.state.epoch = self.state.phase + 1, 0
             self._enter_phase()
-            self._save(always=True)
+            self.save_now()
 
     def _cut_short(self) -> bool:
         if self.state.phase + 1 < len(self.phases):
@@ -198,11 +216,15 @@ class _Run:
                 torch.stack([loss.sum() for loss in losses.values()]).sum(),
                 [leaves[name][key] for name, key in names],
             )
-            pace = self.training.pace(state.epoch * steps + step, self._epochs() * steps)
+            now, end = state.epoch * steps + step, self._epochs() * steps
             for name, optimiser in self.optimisers.items():
                 own = [g for g, (owner, _) in zip(gradients, names, strict=True) if owner == name]
                 stack = program.stack(name)
-                optimiser.step(stack.gather(own), pace, active if name == "selector" else worlds)
+                optimiser.step(
+                    stack.gather(own),
+                    optimiser.pace(now, end),
+                    active if name == "selector" else worlds,
+                )
             judged = losses["selector" if "selector" in self.trains else "predictor"]
             total += judged.detach().flatten().double()
             done += 1
@@ -233,7 +255,7 @@ class _Run:
         """The weights that were just judged, one row for each slot."""
         program = self.program
         current: dict[str, Tensor] = {}
-        for name in self.trains:
+        for name in self._judged:
             state = program.stack(name).state()
             if name == "predictor" and "selector" in self.trains:
                 repeat = len(program.columns)  # keep the predictor each setting was judged with
@@ -246,11 +268,11 @@ class _Run:
         if not bool(torch.isfinite(self.keeper.score).all()):
             raise InputError(
                 "training did not reach a finite validation score; "
-                f"lower learning_rate (it is {self.training.learning_rate}) or check the data "
-                "for extreme values."
+                f"lower learning_rate ({self.training.learning_rate}) or selector_learning_rate "
+                f"({self.training.selector_learning_rate}), or check the data for extreme values."
             )
         self.program.reset()
-        for name in self.trains:
+        for name in self._judged:
             prefix = f"{name}/"
             self.program.stack(name).load(
                 {
@@ -261,25 +283,22 @@ class _Run:
             )
 
     def _compact(self) -> None:
-        stay = self.program.compact(self.trains, self.keeper.active)
-        if stay is not None and len(stay):
-            columns = max(1, len(stay) // max(1, len(self.program.worlds)))
-            for name, optimiser in self.optimisers.items():
-                optimiser.take(self._rows(name, stay, columns))
-
-    def _rows(self, name: str, stay: Tensor, columns: int) -> Tensor:
-        """Rows of the optimiser's old state that belong to the slots that stay."""
-        if name == "selector" or "selector" not in self.trains:
-            return stay
-        before = self._columns_before
-        return stay[::columns] // before
-
-    def _save(self, *, always: bool = False) -> None:
-        self._columns_before = len(self.program.columns)
-        now = time.monotonic()
-        if self.path is None or not (always or now - self.saved_at >= _SECONDS_BETWEEN_CHECKPOINTS):
+        """Stop computing what has stopped; when all has, the run ends anyway."""
+        if not bool(self.keeper.active.any()):
             return
-        self.saved_at = now
+        for name, rows in self.program.compact(self.trains, self.keeper.active).items():
+            if name in self.optimisers:
+                self.optimisers[name].take(rows)
+
+    def _save_sometimes(self) -> None:
+        if time.monotonic() - self.saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
+            self.save_now()
+
+    def save_now(self) -> None:
+        """Write the checkpoint, if one is wanted."""
+        if self.path is None:
+            return
+        self.saved_at = time.monotonic()
         program, state = self.program, self.state
         tensors = {f"keeper/{k}": v for k, v in self.keeper.state().items()}
         for name in ("predictor", "selector")[: 1 if program.selector is None else 2]:
@@ -300,18 +319,16 @@ class _Run:
     def seconds(self) -> float:
         return self.state.seconds + time.monotonic() - self.started
 
-    def resume(self) -> None:
-        """Continue from the checkpoint, if there is one."""
+    def resume(self) -> bool:
+        """Continue from the checkpoint; whether there was one."""
         found = None if self.path is None else checkpoint.read(self.path, self.name)
-        self._columns_before = len(self.program.columns)
         if found is None:
-            return
+            return False
         values, tensors = found
         self.state = _State(values["phase"], values["epoch"], values["history"], values["seconds"])
         self._enter_phase()
         program = self.program
         program.worlds, program.columns = values["worlds"], values["columns"]
-        self._columns_before = len(program.columns)
 
         def part(prefix: str) -> dict[str, Tensor]:
             return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
@@ -321,6 +338,7 @@ class _Run:
         for name, optimiser in self.optimisers.items():
             optimiser.load(part(f"optimiser/{name}/"))
         self.keeper.load(part("keeper/"), program.device)
+        return True
 
 
 def fit(
@@ -339,7 +357,8 @@ def fit(
     """Train a method in all settings as one stacked program.
 
     ``path`` names a checkpoint file: a run that was killed continues from it, to the same result.
-    Ctrl-C ends training after the current step and keeps the best weights so far.
+    Ctrl-C ends training after the current step and keeps the best weights so far; before a
+    selector has started there is nothing to keep, and KeyboardInterrupt is raised.
     """
     if not train.rows or not valid.rows:
         raise InputError(
@@ -349,7 +368,8 @@ def fit(
     options = (training or Training()).resolve(train.rows)
     program = Program(method, settings, train, valid, choose_device(device), dtype)
     run = _Run(program, options, path)
-    run.resume()
+    if not run.resume():
+        run.save_now()  # a place that cannot be written is noticed before the work, not after
     assert options.epochs is not None
     total = options.epochs * len(method.phases)
     with flushed_denormals(), Interrupt() as interrupt, Bar(title, total, show) as bar:

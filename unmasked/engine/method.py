@@ -72,5 +72,7 @@ class Settings:
                     f"sparsity (λ, the price in nats of showing everything) must be at least 0 "
                     f"but is {sparsity}."
                 )
+        if any(seed < 0 for seed in self.seeds):
+            raise InputError(f"seeds must be at least 0 but are {self.seeds}.")
         if not self.sparsities or not self.seeds:
             raise InputError("at least one sparsity and one seed are needed, but none came.")

@@ -24,8 +24,10 @@ class Training:
     batch_size : rows in a step; None: a tenth of the rows, between 16 and 1,000. A batch larger
         than the data shrinks to the data.
     learning_rate : the predictor's peak rate under "one-cycle", its rate under "constant".
-    selector_learning_rate : the same for the selector, which a large rate drives into corners
-        that it cannot leave (a feature never shown gets no gradient to come back).
+    selector_learning_rate : the same for the selector.
+    selector_delay : share of the steps that a selector waits when it is trained beside its
+        predictor. Without a wait it drops features before the predictor can use them; with a
+        long one the predictor has memorised training rows, and showing everything looks best.
     schedule : "one-cycle" (linear rise over the first 30%, cosine fall to zero) or "constant".
     weight_decay : AdamW's decoupled decay.
     clip : largest gradient norm, per setting; None: no clipping.
@@ -37,6 +39,7 @@ class Training:
     batch_size: int | None = None
     learning_rate: float = 5e-3
     selector_learning_rate: float = 5e-4
+    selector_delay: float = 0.2
     schedule: Literal["one-cycle", "constant"] = "one-cycle"
     weight_decay: float = 0.03
     clip: float | None = 1.0
@@ -51,7 +54,12 @@ class Training:
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise InputError(f"{name} must be above 0 but is {value!r}.")
-        if not self.weight_decay >= 0:
+        if not 0 <= self.selector_delay < 1:
+            raise InputError(
+                "selector_delay must be a share of the steps, from 0 to below 1, but is "
+                f"{self.selector_delay!r}."
+            )
+        if not 0 <= self.weight_decay < math.inf:
             raise InputError(f"weight_decay must be at least 0 but is {self.weight_decay!r}.")
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"clip must be above 0 or None but is {self.clip!r}.")
@@ -68,6 +76,7 @@ class Training:
             batch_size=1000,
             learning_rate=1e-4,
             selector_learning_rate=1e-4,
+            selector_delay=0.0,
             schedule="constant",
             weight_decay=0.0,
             clip=None,

@@ -93,20 +93,25 @@ class Program:
         total = len(self.settings.sparsities)
         return torch.tensor([w * total + c for w in self.worlds for c in self.columns])
 
-    def compact(self, trains: frozenset[str], active: Tensor) -> Tensor | None:
-        """Drop worlds and settings that have stopped everywhere; which slots stay, or None."""
+    def compact(self, trains: frozenset[str], active: Tensor) -> dict[str, Tensor]:
+        """Drop worlds and settings that have stopped everywhere.
+
+        Returns, for each stack that shrank, which of its rows stayed.
+        """
         grid = active[self.slots(trains)].reshape(len(self.worlds), -1)
         worlds = torch.nonzero(grid.any(1)).flatten()
         columns = torch.nonzero(grid.any(0)).flatten()
         if len(worlds) == grid.shape[0] and len(columns) == grid.shape[1]:
-            return None
+            return {}
         stay = torch.arange(grid.numel()).reshape(grid.shape)[worlds][:, columns].flatten()
+        rows = {"predictor": worlds}
         self.worlds = [self.worlds[i] for i in worlds.tolist()]
         if "selector" in trains:
             self.columns = [self.columns[i] for i in columns.tolist()]
-            self.stack("selector").take(stay.to(self.device))
-        self.predictor.take(worlds.to(self.device))
-        return stay
+            rows["selector"] = stay
+        for name, kept in rows.items():
+            self.stack(name).take(kept.to(self.device))
+        return rows
 
     def stack(self, name: str) -> Stack:
         """The stack called ``name``."""
@@ -227,14 +232,14 @@ class Program:
             logits = self.predictor.apply(weights, buffers, shown, training=False)
             return log_likelihood(logits, t)
 
-        for repeat in range(repeats):
-            for start in range(0, rows, _CHUNK):
-                x, target = self._validation_chunk(start)
-                u = self._noise(x.shape[1], width, "validation", repeat, start)
-                loglik = over_leading(world, self.vectorise)(
-                    self.predictor.weights(), self.predictor.buffers, x, target, u
-                )
-                total += loglik.double().sum(-1)
+        for start in range(0, rows * repeats, _CHUNK):
+            stop = min(start + _CHUNK, rows * repeats)
+            x, target = self._validation_rows(torch.arange(start, stop) % rows)
+            u = self._noise(stop - start, width, "validation", start)
+            loglik = over_leading(world, self.vectorise)(
+                self.predictor.weights(), self.predictor.buffers, x, target, u
+            )
+            total += loglik.double().sum(-1)
         return total / (rows * repeats)
 
     @torch.no_grad()
@@ -258,7 +263,8 @@ class Program:
             return result
 
         for start in range(0, self.valid.rows, _CHUNK):
-            x, target = self._validation_chunk(start)
+            rows = torch.arange(start, min(start + _CHUNK, self.valid.rows))
+            x, target = self._validation_rows(rows)
             loglik, fraction = over_leading(world, self.vectorise)(
                 self.predictor.weights(),
                 self.predictor.buffers,
@@ -271,9 +277,10 @@ class Program:
             shown.append(fraction)
         return torch.cat(logliks, -1), torch.cat(shown, -1).mean(-1)
 
-    def _validation_chunk(self, start: int) -> tuple[Tensor, Tensor]:
-        stop = min(start + _CHUNK, self.valid.rows)
-        x, target = self.valid.x[start:stop], self.valid.target[start:stop]
+    def _validation_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Some validation rows, the same for every world: (worlds, rows, …)."""
+        rows = rows.to(self.device)
+        x, target = self.valid.x[rows], self.valid.target[rows]
         worlds = len(self.worlds)
         return x.expand(worlds, *x.shape), target.expand(worlds, *target.shape)
 

@@ -53,6 +53,11 @@ class Stack:
             self.buffers[name] = stacked.to(dtype) if stacked.is_floating_point() else stacked
 
     @property
+    def template(self) -> nn.Module:
+        """The architecture; its own numbers mean nothing."""
+        return self._train
+
+    @property
     def count(self) -> int:
         return self.flat.shape[0]
 

@@ -49,6 +49,8 @@ from unmasked.targets import Targets
 
 _RANDOM_DRAWS = 5  # draws of random masks that are averaged
 _MANY_OUTSIDE = 0.01  # share of rows outside the trained sizes that calls for a warning
+_GOOD_AUROC = 0.6
+_NEXT_TO_NOTHING = 0.02  # nats
 # Training differs from an explainer of the same random_state, so the two never share a network.
 _SEED_SHIFT = 7_919
 
@@ -158,6 +160,11 @@ class EvalX(MaskedEstimator):
         a bootstrap interval, beside the same with everything shown, with random masks of each
         row's own size, and with nothing shown. All of them see the same rows and resamples.
         """
+        if explanation is None or bootstrap_draws < 1:
+            raise InputError(
+                "an explanation (or masks) and at least 1 bootstrap draw are needed, but came as "
+                f"{type(explanation).__name__} and {bootstrap_draws!r}."
+            )
         table = self._read(X, reset=False)
         matrix = self.columns_.matrix(table)
         if isinstance(explanation, Explanation):
@@ -178,9 +185,9 @@ class EvalX(MaskedEstimator):
             for metric, statistic in self._statistics(predicted, targets).items():
                 statistics[f"{row}/{metric}"] = statistic
         differences = {
-            name.replace("random/", "over_random/"): (name.replace("random/", "explanation/"), name)
-            for name in statistics
-            if name.startswith("random/")
+            f"over_{other}/{metric}": (f"explanation/{metric}", f"{other}/{metric}")
+            for other in ("random", "nothing")
+            for metric in [name.split("/")[1] for name in statistics if name.startswith("random/")]
         }
         found = bootstrap(
             statistics, len(matrix), draws=bootstrap_draws, seed=seed, differences=differences
@@ -189,7 +196,8 @@ class EvalX(MaskedEstimator):
         for name, interval in found.items():
             row, metric = name.split("/")
             grouped.setdefault(row, {})[metric] = interval
-        over_random = grouped.pop("over_random")
+        over_random, over_nothing = grouped.pop("over_random"), grouped.pop("over_nothing")
+        remarks += _only_order(grouped["explanation"]["eauroc"], over_nothing["eloglik"])
         micro = len(self.classes_) > 2
         return Scores(grouped, over_random, float(masks.mean()), len(matrix), micro, remarks)
 
@@ -301,6 +309,22 @@ class EvalX(MaskedEstimator):
         )
         evaluator._restore(config)
         return evaluator
+
+
+def _only_order(area: Interval, gain: Interval) -> list[str]:
+    """A sentence when rows are well ranked by what carries next to no information.
+
+    AUROC sees order alone: tiny differences between what the evaluator says of one mask and of
+    another are enough, so a mere code in the choice of features can rank well. Its log-likelihood
+    cannot gain from that.
+    """
+    if area.low <= _GOOD_AUROC or gain.low > _NEXT_TO_NOTHING:
+        return []
+    return [
+        f"the AUROC of {area.value:.3f} should not be believed: what is shown adds only "
+        f"{gain.value:.3f} nats to nothing shown, so the order of rows comes from the choice of "
+        "features rather than from their values."
+    ]
 
 
 def same_size_masks(masks: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.bool_]:
