@@ -179,7 +179,7 @@ def trained(checkpoint: Path) -> bool:
 
 def test_killed_explain_resumes_to_the_same_result(tmp_path, cancer):
     """kill -9 in the middle, run again: the same masks as an unbroken run."""
-    arguments = ["explain", str(cancer), "--target", "diagnosis", "--epochs", "400",
+    arguments = ["explain", str(cancer), "--target", "diagnosis", "--epochs", "150",
                  "--sparsity", "0.3", "--quiet", "--out"]  # fmt: skip
     run(*arguments, tmp_path / "whole")
     command = [sys.executable, "-m", "unmasked", *arguments, str(tmp_path / "broken")]

@@ -78,7 +78,9 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tens
                 f"program reads version {VERSION}; use a matching release."
             )
         if config.get("kind") != kind:
-            raise SavedError(f"{folder} holds a saved {config.get('kind')}, not a {kind}.")
+            raise SavedError(
+                f"{folder} holds a saved {config.get('kind')}, but {kind} was asked for."
+            )
         if _digest(config) != config.get("config_sha256"):
             raise SavedError(f"{folder / _CONFIG} is damaged: its digest differs from the saved.")
         digest = hashlib.sha256((folder / _WEIGHTS).read_bytes()).hexdigest()
