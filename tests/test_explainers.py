@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from unmasked import MLP, DataWarning, InputError, RealX, Training, UniformSize, Zero
 from unmasked.choosing import Candidate, choose
-from unmasked.explainers import AUTO_PRICES
 from unmasked.explanation import Explanation
+from unmasked.sparsity import AUTO_PRICES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -295,7 +295,7 @@ def test_kinds_are_not_mixed_up(tmp_path: Path) -> None:
     x, y = rows()
     quick().fit(x, y).save(tmp_path / "explainer")
     quick_evaluator().fit(x, y).save(tmp_path / "evaluator")
-    with pytest.raises(SavedError, match="evaluator holds a saved EvalX, not a RealX"):
+    with pytest.raises(SavedError, match="evaluator holds a saved EvalX, but RealX was"):
         RealX.load(tmp_path / "evaluator")
-    with pytest.raises(SavedError, match="explainer holds a saved RealX, not a EvalX"):
+    with pytest.raises(SavedError, match="explainer holds a saved RealX, but EvalX was"):
         EvalX.load(tmp_path / "explainer")

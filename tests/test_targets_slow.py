@@ -6,11 +6,14 @@ Thresholds are those the project promises; the sampling noise of an AUROC on 10,
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
-from unmasked import EvalX, RealX, selection_quality, synthetic
+from unmasked import EvalX, RealX, Scores, selection_quality, synthetic
 from unmasked.data.synthetic import CONTROL_FLOW
 
 pytestmark = pytest.mark.slow
@@ -35,6 +38,17 @@ def test_synthetic_truth_is_found(name, least):
     assert quality.fdr <= 0.05
     assert found["eauroc"].value >= least
     assert found.over_random["eloglik"].low > 0
+
+
+def test_the_first_lines_of_the_readme_run():
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert code is not None
+    space: dict[str, object] = {}
+    exec(code.group(1), space)
+    scores = space["scores"]
+    assert isinstance(scores, Scores)
+    assert scores["eauroc"].value > 0.9
 
 
 @pytest.mark.parametrize("load", [load_breast_cancer, load_wine], ids=["cancer", "wine"])

@@ -20,7 +20,7 @@ from unmasked.engine.progress import Show
 from unmasked.errors import InputError, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.scores import METRICS, ROWS
-from unmasked.explainers import RealX, check_sparsity
+from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -31,6 +31,7 @@ from unmasked.report.results import (
     remove_checkpoints,
     to_json,
 )
+from unmasked.sparsity import check_sparsity
 
 _EXAMPLES = 3  # rows drawn one by one in the report
 
