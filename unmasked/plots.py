@@ -131,11 +131,15 @@ def sparsity_path(
         [fractions[chosen]], [scores[chosen]], s=130, facecolors="none", edgecolors=ACCENT,
         linewidths=2, zorder=4, label="chosen",
     )  # fmt: skip
-    for i in order:
+    for place, i in enumerate(order):  # in turn above and below, so that neighbours stay apart
         ax.annotate(
-            labels[i], (fractions[i], scores[i]), textcoords="offset points", xytext=(7, -12),
-            fontsize=8, color="#444",
-        )  # fmt: skip
+            labels[i],
+            (fractions[i], scores[i]),
+            textcoords="offset points",
+            xytext=(7, 7 if place % 2 else -13),
+            fontsize=8,
+            color="#444",
+        )
     styles = ["--", ":", "-."]
     for number, (name, value) in enumerate((references or {}).items()):
         ax.axhline(

@@ -107,7 +107,6 @@ def run_demo(
         references={
             "optimum": next(r for r in found if r["method"] == "optimum")["metrics"]["auroc"],
             "everything shown": judged[0][1].rows["everything"]["eauroc"].value,
-            "random masks": judged[explainer.chosen_][1].rows["random"]["eauroc"].value,
         },
         intervals=[(s["eauroc"].low, s["eauroc"].high) for _, s in judged],
     )
