@@ -20,6 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 from unmasked import EvalX, Explanation, RealX
 
+CHECKPOINT = ".checkpoint/*/realx.safetensors"
 ENVIRONMENT = {**os.environ, "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
 
 
@@ -169,12 +170,12 @@ def test_demo_through_the_command_line(tmp_path):
     assert (out / "report.html").exists()
 
 
-def trained(checkpoint: Path) -> bool:
+def trained(out: Path) -> bool:
     """Whether a checkpoint holds some epochs; the first one, of epoch 0, does not count."""
-    if not checkpoint.exists():
-        return False
-    with safe_open(checkpoint, framework="pt") as file:
-        return bool(json.loads(file.metadata()["unmasked-checkpoint"])["epoch"])
+    for checkpoint in out.glob(CHECKPOINT):
+        with safe_open(checkpoint, framework="pt") as file:
+            return bool(json.loads(file.metadata()["unmasked-checkpoint"])["epoch"])
+    return False
 
 
 def test_killed_explain_resumes_to_the_same_result(tmp_path, cancer):
@@ -184,9 +185,10 @@ def test_killed_explain_resumes_to_the_same_result(tmp_path, cancer):
     run(*arguments, tmp_path / "whole")
     command = [sys.executable, "-m", "unmasked", *arguments, str(tmp_path / "broken")]
     process = subprocess.Popen(command, env=ENVIRONMENT)
-    checkpoint = tmp_path / "broken" / ".checkpoint" / "realx.safetensors"
     deadline = time.monotonic() + 200
-    while not trained(checkpoint) and process.poll() is None and time.monotonic() < deadline:
+    while (
+        not trained(tmp_path / "broken") and process.poll() is None and time.monotonic() < deadline
+    ):
         time.sleep(0.05)
     assert process.poll() is None, "the run ended before it could be killed"
     process.send_signal(signal.SIGKILL)
@@ -293,12 +295,27 @@ def test_a_user_error_in_a_real_process(tmp_path):
 
 def test_damaged_checkpoint_is_refused(tmp_path, cancer):
     out = tmp_path / "out"
-    (out / ".checkpoint").mkdir(parents=True)
-    (out / ".checkpoint" / "realx.safetensors").write_bytes(b"garbage")
-    done = run("explain", cancer, "--target", "diagnosis", "--out", out, code=2)
+    command = ["explain", str(cancer), "--target", "diagnosis", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "unmasked", *command], env=ENVIRONMENT)
+    deadline = time.monotonic() + 100
+    while not list(out.glob(CHECKPOINT)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    (checkpoint,) = out.glob(CHECKPOINT)
+    checkpoint.write_bytes(b"garbage")
+    done = run(*command, code=2)
     assert "is damaged" in done.stderr
     assert "realx.safetensors" in done.stderr
     assert done.stderr.strip().count("\n") == 0
+
+
+def test_a_folder_called_model_is_not_overwritten(tmp_path, cancer):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.txt").write_text("precious")
+    done = run("explain", cancer, "--target", "diagnosis", "--out", tmp_path, code=2)
+    assert "is not a saved RealX" in done.stderr
+    assert (tmp_path / "model" / "mine.txt").read_text() == "precious"
 
 
 def test_missing_column_in_new_rows(explained, cancer, tmp_path):

@@ -77,7 +77,7 @@ def test_stacked_equals_separate(network: Any, rounding: float, predictor_first:
 def test_stacked_equals_separate_when_some_stop_early(predictor_first: bool) -> None:
     """Settings stop in different epochs, and those that stopped everywhere leave the stack."""
     what = method(predictor_first=predictor_first)
-    together = assert_stacked_equals_separate(what, replace(FAST, patience=2), 1e-10)
+    together = assert_stacked_equals_separate(what, replace(FAST, patience=1), 1e-10)
     sizes = slots_per_epoch(together, phase=len(what.phases) - 1)
     assert sizes[0] == 6
     assert 0 < sizes[-1] < 6, "the stack was never made smaller: this test tests nothing"
@@ -243,3 +243,19 @@ def test_a_network_of_the_wrong_width_is_refused_by_name(name: str) -> None:
     wrong = replace(method(), **{name: nn.Linear(2 * COLUMNS if name == "predictor" else 4, 7)})
     with pytest.raises(InputError, match=rf"the {name} must return shape .*but returned \(2, 7\)"):
         train(wrong, ONE)
+
+
+def test_a_selector_that_still_waits_is_never_the_best() -> None:
+    """Half of the epochs the selector does not move: it is neither kept nor stopped there."""
+    waits = replace(FAST, selector_delay=0.5, patience=2)
+    trained = train(method(), training=waits)
+    waiting = [entry["epoch"] for entry in trained.history if entry["waiting"]]
+    assert waiting == [0, 1, 2, 3, 4]
+    assert min(trained.epochs) >= 5
+    start = train(method(), training=replace(FAST, epochs=1, selector_learning_rate=1e-12))
+    for moved, still in zip(trained.selectors, start.selectors, strict=True):
+        difference = [
+            (a - b).abs().max()
+            for a, b in zip(moved.parameters(), still.parameters(), strict=False)
+        ]
+        assert max(difference) > 1e-3

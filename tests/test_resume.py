@@ -143,7 +143,9 @@ Program.losses = slow
 two = Settings((0.1, 0.5), (0,))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    trained = train(method(), two, replace(FAST, epochs=20), path=Path(sys.argv[2]))
+    trained = train(
+        method(), two, replace(FAST, epochs=20, selector_delay=0.0), path=Path(sys.argv[2])
+    )
 by_hand = [
     score_by_hand(p, s, sparsity, data(400, seed=1))
     for p, s, sparsity in zip(trained.predictors, trained.selectors, two.sparsities)
@@ -156,7 +158,7 @@ print(json.dumps({
     "epochs": len(trained.history),
 }))
 """
-LONG = replace(FAST, epochs=20)
+LONG = replace(FAST, epochs=20, selector_delay=0.0)  # something to keep from the first epoch
 
 
 def unlike_here() -> dict[str, str]:

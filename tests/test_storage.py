@@ -212,7 +212,7 @@ def test_a_foreign_place_is_not_overwritten(kind: str, tmp_path: Path) -> None:
         place.mkdir()
         name = "config.json" if kind == "other config" else "chapter.txt"
         (place / name).write_text('{"years": "of work"}')
-    with pytest.raises(OutputError, match="thesis exists and is not a saved model"):
+    with pytest.raises(OutputError, match="thesis exists and is not a saved RealX"):
         explainer.save(place)
     kept = place if kind == "file" else next(place.iterdir())
     assert "of work" in kept.read_text()

@@ -354,7 +354,7 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             "tolerance": self.tolerance,
             "full_accuracy": self.full_accuracy_,
             "interrupted": self.interrupted_,
-            "batch_size": self.batch_size,
+            "batch_size": int(self.batch_size),
         }
         write_folder(Path(folder), config, tensors)
 

@@ -158,7 +158,7 @@ class Explanation:
         header = json.dumps({"format": _FORMAT, "version": _VERSION, "about": self.about})
         index = self.index
         if index.dtype == object:  # strings and the like; numpy would have to pickle them
-            index = index.astype(str)
+            index = np.array([str(label) for label in index], dtype=str)
         try:
             with open(path, "wb") as file:
                 np.savez_compressed(

@@ -27,6 +27,8 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
+        if np.isnan(self.value):
+            return "–"
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
     def to_json(self) -> dict[str, float]:
@@ -117,17 +119,19 @@ def bootstrap(
     draws: int,
     seed: int,
     differences: dict[str, tuple[str, str]] | None = None,
+    width: int = 1,
 ) -> dict[str, Interval]:
     """95% percentile intervals, all statistics on the same resampled rows (so they pair).
 
     Each draw weights the rows by how often resampling with replacement takes them.
-    ``differences`` names pairs of statistics whose difference is wanted too.
+    ``differences`` names pairs of statistics whose difference is wanted too. ``width`` is how many
+    numbers a statistic holds for each row and draw (the classes of a micro AUROC): for memory.
     """
     random = np.random.default_rng(seed)
     one = np.ones((1, rows))
     values = {name: float(statistic(one)[0]) for name, statistic in statistics.items()}
     found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
-    chunk = max(1, min(draws, _CHUNK_NUMBERS // max(1, rows)))
+    chunk = max(1, min(draws, _CHUNK_NUMBERS // max(1, rows * width)))
     for start in range(0, draws, chunk):
         count = min(chunk, draws - start)
         weights = np.stack(

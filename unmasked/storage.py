@@ -31,10 +31,7 @@ _CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
 
 def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write a fitted object; replaces an earlier one only when the new one is complete."""
-    if folder.exists() and not _ours(folder) and (not folder.is_dir() or any(folder.iterdir())):
-        raise OutputError(
-            f"{folder} exists and is not a saved model; choose another folder or remove it."
-        )
+    check_replaceable(folder, config["kind"])
     part = folder.with_name(f".{folder.name}.part")
     old = folder.with_name(f".{folder.name}.old")
     try:
@@ -101,12 +98,24 @@ def _digest(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _ours(folder: Path) -> bool:
+def saved_kind(folder: Path) -> str | None:
+    """What is saved in a folder, such as "RealX"; None where nothing of ours is."""
     try:
         config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(config, dict) and config.get("format") == FORMAT
+        return None
+    ours = isinstance(config, dict) and config.get("format") == FORMAT
+    return str(config.get("kind")) if ours else None
+
+
+def check_replaceable(folder: Path, kind: str) -> None:
+    """Refuse to put a model where something else is; an older one of its kind is replaced."""
+    if not folder.exists() or saved_kind(folder) == kind:
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise OutputError(
+            f"{folder} exists and is not a saved {kind}; choose another folder or remove it."
+        )
 
 
 def masker_config(masker: Masker) -> dict[str, Any]:

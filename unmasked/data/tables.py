@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +11,10 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from unmasked.columns import nearest
-from unmasked.errors import InputError, MissingExtra
+from unmasked.columns import Columns, nearest
+from unmasked.errors import DataWarning, InputError, MissingExtra
 
+_LEAST_ROWS = 3  # of each class
 _MANY_NUMBERS = 20  # more different numbers than this in a target look like a measurement
 
 
@@ -25,8 +28,11 @@ class TableSplit:
     test: tuple[pd.DataFrame, pd.Series]
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Read a CSV, TSV or Parquet file; anything else gets one clear sentence."""
+def read_table(path: Path, text: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a CSV, TSV or Parquet file; anything else gets one clear sentence.
+
+    ``text`` names columns to be read as they are written, so that 01 stays "01".
+    """
     if not path.exists():
         raise InputError(f"the table {path} does not exist; check the path.")
     if path.is_dir():
@@ -40,7 +46,8 @@ def read_table(path: Path) -> pd.DataFrame:
     if b"\0" in start:
         raise InputError(f"{path} is a binary file, not a table; give a CSV or Parquet file.")
     try:
-        table = pd.read_csv(path, sep="\t" if path.suffix.lower() == ".tsv" else ",")
+        separator = "\t" if path.suffix.lower() == ".tsv" else ","
+        table = pd.read_csv(path, sep=separator, dtype=dict.fromkeys(text, str))
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{path} is empty; a table needs a header and rows.") from error
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
@@ -63,6 +70,7 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 
 def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    table = table.reset_index(drop=True)
     table.columns = [str(name) for name in table.columns]
     if not len(table):
         raise InputError(
@@ -71,18 +79,39 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     return table
 
 
-def check_target(table: pd.DataFrame, target: str) -> None:
-    """The target must be there, complete, and a class rather than a measurement."""
+def check_columns(X: pd.DataFrame) -> None:
+    """Refuse what cannot be learned from, in any row, before hours are spent on the others."""
+    missing = X.isna().sum()
+    missing = missing[missing > 0]
+    if len(missing):
+        named = ", ".join(f"{name!r} has {count:,}" for name, count in list(missing.items())[:5])
+        more = f" and {len(missing) - 5} more columns" if len(missing) > 5 else ""
+        raise InputError(
+            f"missing values are not supported yet, but column {named} missing{more}; fill them in "
+            "or drop these rows."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        Columns.learn(X)
+
+
+def check_present(table: pd.DataFrame, target: str) -> None:
+    """The target must be a column without holes."""
     if target not in table.columns:
         raise InputError(
             f"the table has no column {target!r}; {nearest(target, list(table.columns))}"
         )
+    missing = int(table[target].isna().sum())
+    if missing:
+        raise InputError(f"the target {target!r} is missing in {missing:,} rows; drop these rows.")
+
+
+def check_target(table: pd.DataFrame, target: str) -> None:
+    """The target must be there, complete, and a class rather than a measurement."""
+    check_present(table, target)
     if table.shape[1] < 2:
         raise InputError(f"the table has the target {target!r} only; it needs other columns too.")
     values = table[target]
-    missing = int(values.isna().sum())
-    if missing:
-        raise InputError(f"the target {target!r} is missing in {missing:,} rows; drop these rows.")
     different = values.nunique()
     if different < 2:
         raise InputError(
@@ -111,6 +140,12 @@ def split_table(table: pd.DataFrame, target: str, *, seed: int) -> TableSplit:
         raise InputError(
             f"the table has {len(table)} rows but at least 10 are needed to train, validate and "
             "test."
+        )
+    rare = y.value_counts().loc[lambda counts: counts < _LEAST_ROWS]
+    if len(rare):
+        raise InputError(
+            f"the class {rare.index[0]!r} of {target!r} has {rare.iloc[0]} row(s) but needs "
+            f"{_LEAST_ROWS} to train, validate and test; drop these rows or merge classes."
         )
     rest, test = _part(y, 0.2, seed)
     train, valid = _part(y.iloc[rest], 0.25, seed)

@@ -67,9 +67,13 @@ class _Optimiser:
             [self.stack.flat], lr=1.0, weight_decay=self.training.weight_decay
         )
 
+    def late(self, steps: int) -> int:
+        """How many of the steps this stack waits."""
+        return int(self.delay * steps)
+
     def pace(self, step: int, steps: int) -> float:
         """Share of the peak rate in this step; a selector beside a predictor starts later."""
-        late = round(self.delay * steps)
+        late = self.late(steps)
         return 0.0 if step < late else self.training.pace(step - late, steps - late)
 
     def step(self, gradient: Tensor, pace: float, active: Tensor) -> None:
@@ -170,7 +174,7 @@ class _Run:
             self.save_now()
 
     def _cut_short(self) -> bool:
-        if self.state.phase + 1 < len(self.phases):
+        if self.state.phase + 1 < len(self.phases) or self._waiting:
             raise KeyboardInterrupt  # nothing to explain with yet; the checkpoint stays
         self._restore_best()
         return True
@@ -236,12 +240,16 @@ class _Run:
         program, state = self.program, self.state
         slots = program.slots(self.trains)
         scores = program.validate(self.trains)
-        self.keeper.update(slots, scores["score"], state.epoch, self._current())
+        if self._waiting:  # a selector that has not moved yet cannot be the best, nor lose patience
+            self.keeper.epoch.fill_(state.epoch)
+        else:
+            self.keeper.update(slots, scores["score"], state.epoch, self._current())
         state.history.append(
             {
                 "phase": state.phase,
                 "trains": sorted(self.trains),
                 "epoch": state.epoch,
+                "waiting": self._waiting,
                 "slots": slots.tolist(),
                 "loss": self.mean_loss,
                 **{name: value.tolist() for name, value in scores.items()},
@@ -250,6 +258,15 @@ class _Run:
         fraction = scores["fraction"].mean().item() if "fraction" in scores else None
         done = state.phase * self._epochs() + state.epoch + 1
         bar.update(done, sum(self.mean_loss) / len(self.mean_loss), fraction)
+
+    @property
+    def _waiting(self) -> bool:
+        """Whether the selector still waits for its predictor at the end of this epoch."""
+        assert self.training.batch_size is not None
+        steps = self.program.train.rows // self.training.batch_size
+        selector = self.optimisers.get("selector")
+        late = 0 if selector is None else selector.late(self._epochs() * steps)
+        return (self.state.epoch + 1) * steps <= late
 
     def _current(self) -> dict[str, Tensor]:
         """The weights that were just judged, one row for each slot."""

@@ -50,7 +50,7 @@ from unmasked.targets import Targets
 _RANDOM_DRAWS = 5  # draws of random masks that are averaged
 _MANY_OUTSIDE = 0.01  # share of rows outside the trained sizes that calls for a warning
 _GOOD_AUROC = 0.6
-_NEXT_TO_NOTHING = 0.02  # nats
+_NEXT_TO_NOTHING = 0.03  # share of the uncertainty that is there with nothing shown
 # Training differs from an explainer of the same random_state, so the two never share a network.
 _SEED_SHIFT = 7_919
 
@@ -184,20 +184,28 @@ class EvalX(MaskedEstimator):
             predicted = [self._predict(matrix, draw) for draw in draws]
             for metric, statistic in self._statistics(predicted, targets).items():
                 statistics[f"{row}/{metric}"] = statistic
+        metric_names = [name.split("/")[1] for name in statistics if name.startswith("random/")]
         differences = {
             f"over_{other}/{metric}": (f"explanation/{metric}", f"{other}/{metric}")
-            for other in ("random", "nothing")
-            for metric in [name.split("/")[1] for name in statistics if name.startswith("random/")]
+            for other, metrics in (("random", metric_names), ("nothing", ["eloglik"]))
+            for metric in metrics
         }
         found = bootstrap(
-            statistics, len(matrix), draws=bootstrap_draws, seed=seed, differences=differences
+            statistics,
+            len(matrix),
+            draws=bootstrap_draws,
+            seed=seed,
+            differences=differences,
+            width=len(self.classes_),
         )
         grouped: dict[str, dict[str, Interval]] = {}
         for name, interval in found.items():
             row, metric = name.split("/")
             grouped.setdefault(row, {})[metric] = interval
         over_random, over_nothing = grouped.pop("over_random"), grouped.pop("over_nothing")
-        remarks += _only_order(grouped["explanation"]["eauroc"], over_nothing["eloglik"])
+        remarks += _only_order(
+            grouped["explanation"]["eauroc"], over_nothing["eloglik"], grouped["nothing"]["eloglik"]
+        )
         micro = len(self.classes_) > 2
         return Scores(grouped, over_random, float(masks.mean()), len(matrix), micro, remarks)
 
@@ -276,7 +284,7 @@ class EvalX(MaskedEstimator):
             "mask_law": law_config(UniformSize() if self.mask_law is None else self.mask_law),
             "predictor": network_config(self.predictor or MLP()),
             "interrupted": self.interrupted_,
-            "batch_size": self.batch_size,
+            "batch_size": int(self.batch_size),
         }
         write_folder(Path(folder), config, weights_of(self.predictor_, "predictor"))
 
@@ -311,19 +319,19 @@ class EvalX(MaskedEstimator):
         return evaluator
 
 
-def _only_order(area: Interval, gain: Interval) -> list[str]:
+def _only_order(area: Interval, gain: Interval, nothing: Interval) -> list[str]:
     """A sentence when rows are well ranked by what carries next to no information.
 
     AUROC sees order alone: tiny differences between what the evaluator says of one mask and of
     another are enough, so a mere code in the choice of features can rank well. Its log-likelihood
     cannot gain from that.
     """
-    if area.low <= _GOOD_AUROC or gain.low > _NEXT_TO_NOTHING:
+    if area.low <= _GOOD_AUROC or gain.low > _NEXT_TO_NOTHING * abs(nothing.value):
         return []
     return [
-        f"the AUROC of {area.value:.3f} should not be believed: what is shown adds only "
-        f"{gain.value:.3f} nats to nothing shown, so the order of rows comes from the choice of "
-        "features rather than from their values."
+        f"the AUROC of {area.value:.3f} should not be relied on: what is shown adds only "
+        f"{gain.value:.3f} nats to nothing shown, so the order of rows may come from the choice "
+        "of features rather than from their values."
     ]
 
 

@@ -21,8 +21,9 @@ from unmasked.explanation import Explanation
 from unmasked.metrics import auroc, hits, log_likelihoods, selection_quality
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
-    CHECKPOINTS,
+    MODELS,
     all_or_nothing,
+    checkpoint_folder,
     prepare_folder,
     provenance,
     remove_checkpoints,
@@ -68,7 +69,7 @@ def run_demo(
 ) -> DemoResult:
     """Draw S3, train REAL-X over a few λ and EVAL-X, compare with the truth, write a report."""
     started = time.monotonic()
-    prepare_folder(folder)
+    prepare_folder(folder, MODELS)
     # Three independent draws; validation rows are extra, training keeps all of its own.
     train, valid, test = (synthetic("S3", rows, 3 * seed + part) for part in range(3))
     options: dict[str, Any] = {
@@ -76,7 +77,7 @@ def run_demo(
         "device": device,
         "progress": show,
         "random_state": seed,
-        "checkpoint": folder / CHECKPOINTS,
+        "checkpoint": checkpoint_folder(folder, f"demo {seed} {rows} {training} {device}"),
     }
     explainer = RealX(SPARSITIES, **options)
     explainer.fit(train.x, train.y, validation=(valid.x, valid.y))

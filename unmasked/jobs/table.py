@@ -13,7 +13,13 @@ import pandas as pd
 
 from unmasked import plots
 from unmasked.columns import nearest
-from unmasked.data.tables import TableSplit, check_target, read_table, split_table
+from unmasked.data.tables import (
+    TableSplit,
+    check_columns,
+    check_present,
+    read_table,
+    split_table,
+)
 from unmasked.engine import Training
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
@@ -24,8 +30,9 @@ from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
-    CHECKPOINTS,
+    MODELS,
     all_or_nothing,
+    checkpoint_folder,
     prepare_folder,
     provenance,
     remove_checkpoints,
@@ -62,14 +69,17 @@ def explain_table(
     started = time.monotonic()
     check_sparsity(sparsity)
     choose_device(device)
-    split = split_table(read_table(path), target, seed=seed)
-    prepare_folder(folder)
+    table = read_table(path)
+    split = split_table(table, target, seed=seed)
+    check_columns(table.drop(columns=target))
+    prepare_folder(folder, MODELS)
+    run = f"{target} {sparsity} {seed} {training} {device}"
     options: dict[str, Any] = {
         "training": training,
         "device": device,
         "progress": show,
         "random_state": seed,
-        "checkpoint": folder / CHECKPOINTS,
+        "checkpoint": checkpoint_folder(folder, path.read_bytes(), run),
     }
     explainer = RealX(sparsity, **options).fit(*split.train, validation=split.valid)
     evaluator = EvalX(**options).fit(*split.train, validation=split.valid)
@@ -97,7 +107,7 @@ def explain_table(
         (part / "selections.png").write_bytes(png(heat))
         (part / "path.png").write_bytes(png(path_plot))
         page = _page(
-            path, target, summary, scores, explainer, split, results,
+            path, folder, target, summary, scores, explainer, split, results,
             picture(heat), picture(path_plot), [(picture(a), t) for a, t in examples],
         )  # fmt: skip
         (part / "report.html").write_text(page, encoding="utf-8")
@@ -118,8 +128,13 @@ def explain_new_rows(
     """Explain the rows of a table with a saved explainer; with a target, evaluate them too."""
     choose_device(device)
     model, beside = _model_folders(model)
+    if folder.resolve() in (model.resolve(), model.resolve().parent):
+        raise OutputError(
+            f"{folder} holds the model itself and its results; choose another folder with --out."
+        )
     explainer = RealX.load(model, device=device)
-    table = read_table(path)
+    text = [column.name for column in explainer.columns_.columns if column.categories is not None]
+    table = read_table(path, text=text)
     known = [column.name for column in explainer.columns_.columns]
     missing = [name for name in known if name not in table.columns]
     if missing:
@@ -129,7 +144,7 @@ def explain_new_rows(
         )
     X = table[known]
     if target is not None:
-        check_target(table, target)
+        check_present(table, target)
         if target in known:
             raise InputError(
                 f"the column {target!r} is one of the model's features, not its target."
@@ -145,10 +160,6 @@ def explain_new_rows(
         evaluator = EvalX.load(beside, device=device)
         scores = evaluator.evaluate(explanation, X, table[target])
     prepare_folder(folder)
-    if (folder / "model").resolve() == model.resolve():
-        raise OutputError(
-            f"{folder} holds the model itself and its results; choose another folder with --out."
-        )
     summary = _new_summary(explanation, scores)
     results: dict[str, Any] = {
         **provenance(command),
@@ -344,6 +355,7 @@ def _pictures(
 
 def _page(
     path: Path,
+    folder: Path,
     target: str,
     summary: list[str],
     scores: Scores,
@@ -380,9 +392,9 @@ def _page(
                 f"{path.name}: {rows['train']:,} rows to train on, {rows['valid']:,} to validate, "
                 f"{rows['test']:,} to test. Classes of {target}: {balance}.",
                 "masks.csv holds 1 where a feature is shown; its first column is the row's number "
-                "in the table, from 0. The fitted explainer is in model/, for new rows:",
+                "in the table, from 0. To explain new rows with the fitted explainer:",
             ],
-            code=f"unmasked explain --model model new_rows.csv\n\n# to repeat this report\n"
+            code=f"unmasked explain --model {folder} new_rows.csv\n\n# to repeat this report\n"
             f"{results['command']}",
         ),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -15,7 +16,10 @@ from typing import Any
 
 from unmasked import __version__
 from unmasked.errors import OutputError
+from unmasked.storage import check_replaceable
 
+MODELS = {"model": "RealX", "evaluator": "EvalX"}
+"""Fitted objects that commands save in an output folder."""
 CHECKPOINTS = ".checkpoint"
 """Folder, inside an output folder, where a command's running training is kept."""
 
@@ -72,8 +76,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make sure that a folder exists and can be written, before any work is done."""
+def prepare_folder(folder: Path, models: dict[str, str] | None = None) -> None:
+    """Make sure that a folder exists and can be written, before any work is done.
+
+    ``models`` are the models that will be saved in it, {"name of folder": "kind"}: something else
+    of that name is not overwritten.
+    """
+    for name, kind in (models or {}).items():
+        check_replaceable(folder / name, kind)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"the output folder {folder} is a file; choose another folder.")
     try:
@@ -96,20 +106,30 @@ def all_or_nothing(folder: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         yield part
-        for item in sorted(part.iterdir()):
-            target = folder / item.name
-            if target.is_dir() and not target.is_symlink():
-                shutil.rmtree(target)
-            os.replace(item, target)
-        part.rmdir()
     except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
         detail = error if isinstance(error, OutputError) else (error.strerror or error)
         raise OutputError(
             f"the results cannot be written to {folder} ({detail}); earlier results there are "
             "untouched."
         ) from error
-    finally:
+    except BaseException:
         shutil.rmtree(part, ignore_errors=True)
+        raise
+    for item in sorted(part.iterdir()):  # renames within one folder: no space is needed
+        target = folder / item.name
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        os.replace(item, target)
+    part.rmdir()
+
+
+def checkpoint_folder(folder: Path, *parts: str | bytes) -> Path:
+    """Where a run described by ``parts`` keeps its training; other runs have other places."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.encode())
+    return folder / CHECKPOINTS / digest.hexdigest()[:12]
 
 
 def remove_checkpoints(folder: Path) -> None:
