@@ -17,6 +17,7 @@ from unmasked import EvalX, RealX, Scores, selection_quality, synthetic
 from unmasked.data.synthetic import CONTROL_FLOW
 
 pytestmark = pytest.mark.slow
+PAPER_GRID = (0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.slow
 def test_synthetic_truth_is_found(name, least):
     train, valid, test = (synthetic(name, 10_000, 100 + part) for part in range(3))
     validation = (valid.x, valid.y)
-    explainer = RealX((0.05, 0.1, 0.15, 0.2), random_state=0)
+    explainer = RealX(PAPER_GRID, random_state=0)
     explainer.fit(train.x, train.y, validation=validation)
     explanation = explainer.explain(test.x)
     quality = selection_quality(explanation.masks, test.truth, CONTROL_FLOW)
