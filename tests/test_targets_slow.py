@@ -41,7 +41,8 @@ def test_synthetic_truth_is_found(name, least):
     assert found.over_random["eloglik"].low > 0
 
 
-def test_the_first_lines_of_the_readme_run():
+def test_the_first_lines_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # they save a picture
     text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert code is not None
@@ -50,6 +51,7 @@ def test_the_first_lines_of_the_readme_run():
     scores = space["scores"]
     assert isinstance(scores, Scores)
     assert scores["eauroc"].value > 0.9
+    assert list(tmp_path.glob("*.png"))
 
 
 @pytest.mark.parametrize("load", [load_breast_cancer, load_wine], ids=["cancer", "wine"])
