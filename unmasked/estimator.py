@@ -20,11 +20,20 @@ from unmasked.engine import Data, Training
 from unmasked.engine.device import choose_device
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
-from unmasked.masklaws import MaskLaw
-from unmasked.networks import build
-from unmasked.storage import load_weights
+from unmasked.masklaws import MaskLaw, UniformSize
+from unmasked.networks import MLP, Factory, build
+from unmasked.storage import (
+    classes_config,
+    classes_from,
+    law_config,
+    load_weights,
+    masker_config,
+    masker_from,
+    network_config,
+)
 from unmasked.targets import Targets, model_targets, read_targets
 
+DEFAULT_PREDICTOR = MLP((200, 200))
 Table = Any
 """A DataFrame, a numpy array, a torch tensor or nested lists; (rows, columns)."""
 
@@ -39,6 +48,10 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     columns_: Columns
     classes_: NDArray[Any]
     masker_: Masker
+    soft_: bool
+    interrupted_: bool
+    history_: list[dict[str, Any]]
+    seconds_: float
 
     # ------------------------------------------------------------------ reading what came in
 
@@ -178,8 +191,38 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         columns = len(self.columns_.index)
         return columns, self.masker_.features(columns), self.masker_.width(columns)
 
-    def _restore(self, config: dict[str, Any]) -> None:
-        """scikit-learn's own attributes, after loading."""
+    @property
+    def _law(self) -> MaskLaw:
+        """The random masks that predictors learn from."""
+        return UniformSize() if self.mask_law is None else self.mask_law
+
+    @property
+    def _predictor(self) -> nn.Module | Factory:
+        """The predictor to build."""
+        return DEFAULT_PREDICTOR if self.predictor is None else self.predictor
+
+    def _config(self) -> dict[str, Any]:
+        """What every saved estimator carries."""
+        return {
+            "kind": type(self).__name__,
+            "named": self._named,
+            "columns": self.columns_.to_config(),
+            "classes": classes_config(self.classes_),
+            "soft": self.soft_,
+            "masker": masker_config(self.masker_),
+            "mask_law": law_config(self._law),
+            "predictor": network_config(self._predictor),
+            "interrupted": self.interrupted_,
+            "batch_size": int(self.batch_size),
+        }
+
+    def _restore(self, config: dict[str, Any], masker: Masker | None) -> None:
+        """The inverse of `_config`; ``masker`` stands in for one of the user's own."""
+        self.columns_ = Columns.from_config(config["columns"])
+        self.classes_ = classes_from(config["classes"])
+        self.masker_ = masker_from(config["masker"], masker)
+        self.soft_, self.interrupted_ = config["soft"], config["interrupted"]
+        self.history_, self.seconds_ = [], 0.0
         self.n_features_in_ = len(self.columns_.columns)
         if config["named"]:
             names = [column.name for column in self.columns_.columns]

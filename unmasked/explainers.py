@@ -15,30 +15,27 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from unmasked.choosing import RULES, Candidate, choose
-from unmasked.columns import Columns, GroupSpec
+from unmasked.columns import GroupSpec
 from unmasked.engine import Data, Method, Settings, Training, fit
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
 from unmasked.explanation import Explanation
 from unmasked.masking import Masker
-from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+from unmasked.masklaws import Bernoulli, MaskLaw
 from unmasked.metrics import hits, log_likelihoods
 from unmasked.networks import MLP, Factory
 from unmasked.sparsity import check_sparsity, sparsity_path
 from unmasked.storage import (
-    classes_config,
-    classes_from,
-    law_config,
     law_from,
-    masker_config,
-    masker_from,
     network_config,
     network_from,
     read_folder,
     weights_of,
     write_folder,
 )
+
+DEFAULT_SELECTOR = MLP((200, 200, 200))
 
 
 @dataclass(frozen=True)
@@ -157,9 +154,9 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         _, features, _ = self._sizes
         method = Method(
             masker=self.masker_,
-            law=UniformSize() if self.mask_law is None else self.mask_law,
-            predictor=MLP((200, 200)) if self.predictor is None else self.predictor,
-            selector=MLP((200, 200, 200)) if self.selector is None else self.selector,
+            law=self._law,
+            predictor=self._predictor,
+            selector=self._selector,
             predictor_first=self.predictor_first,
         )
         sparsities = sparsity_path(self.sparsity, features)
@@ -311,6 +308,11 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         )
 
     @property
+    def _selector(self) -> nn.Module | Factory:
+        """The selector to build."""
+        return DEFAULT_SELECTOR if self.selector is None else self.selector
+
+    @property
     def _fitted(self) -> bool:
         return hasattr(self, "settings_")
 
@@ -328,17 +330,9 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             tensors |= weights_of(setting.selector, f"selector.{i}")
         for i, predictor in enumerate(predictors):
             tensors |= weights_of(predictor, f"predictor.{i}")
-        law = UniformSize() if self.mask_law is None else self.mask_law
         config = {
-            "kind": "RealX",
-            "named": self._named,
-            "columns": self.columns_.to_config(),
-            "classes": classes_config(self.classes_),
-            "soft": self.soft_,
-            "masker": masker_config(self.masker_),
-            "mask_law": law_config(law),
-            "selector": network_config(self.selector or MLP((200, 200, 200))),
-            "predictor": network_config(self.predictor or MLP((200, 200))),
+            **self._config(),
+            "selector": network_config(self._selector),
             "predictor_first": self.predictor_first,
             "settings": [
                 {
@@ -353,8 +347,6 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             "choose": self.choose,
             "tolerance": self.tolerance,
             "full_accuracy": self.full_accuracy_,
-            "interrupted": self.interrupted_,
-            "batch_size": int(self.batch_size),
         }
         write_folder(Path(folder), config, tensors)
 
@@ -381,9 +373,7 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             batch_size=config["batch_size"],
             device=device,
         )
-        explainer.columns_ = Columns.from_config(config["columns"])
-        explainer.classes_ = classes_from(config["classes"])
-        explainer.masker_ = masker_from(config["masker"], masker)
+        explainer._restore(config, masker)
         columns, features, width = explainer._sizes
         predictors = [
             restore_network(
@@ -400,9 +390,6 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             for i, s in enumerate(config["settings"])
         ]
         explainer.chosen_, explainer.reason_ = config["chosen"], config["reason"]
-        explainer.soft_, explainer.full_accuracy_ = config["soft"], config["full_accuracy"]
+        explainer.full_accuracy_ = config["full_accuracy"]
         explainer.path_ = pd.DataFrame(config["path"])
-        explainer.interrupted_ = config["interrupted"]
-        explainer.history_, explainer.seconds_ = [], 0.0
-        explainer._restore(config)
         return explainer

@@ -15,15 +15,13 @@ SHOWN, HIDDEN, ACCENT, MUTED = "#20639b", "#edf1f5", "#c8553d", "#9aa5b1"
 _MOST_ROWS = 2000  # more rows than pixels only blur a heat map
 
 
-def new_axes(width: float, height: float) -> Axes:
-    """Axes on a bare Figure: nothing is registered globally, nothing leaks, no window opens."""
+def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+    if ax is not None:
+        return ax
     from matplotlib.figure import Figure
 
+    # A bare Figure, not pyplot: nothing is registered globally, nothing leaks, no window opens.
     return Figure(figsize=(width, height), layout="constrained").subplots()
-
-
-def _axes(ax: Axes | None, width: float, height: float) -> Axes:
-    return new_axes(width, height) if ax is None else ax
 
 
 def one_row(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from unmasked.columns import Columns, GroupSpec
+from unmasked.columns import GroupSpec
 from unmasked.engine import Method, Settings, Training, fit
 from unmasked.engine.progress import Show
 from unmasked.errors import CoverageWarning, InputError
@@ -19,7 +19,7 @@ from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_
 from unmasked.evaluation.scores import Scores
 from unmasked.explanation import Explanation
 from unmasked.masking import Masker
-from unmasked.masklaws import MaskLaw, UniformSize
+from unmasked.masklaws import MaskLaw
 from unmasked.metrics import (
     Interval,
     Statistic,
@@ -31,15 +31,9 @@ from unmasked.metrics import (
     log_likelihoods,
     mean_statistic,
 )
-from unmasked.networks import MLP, Factory
+from unmasked.networks import Factory
 from unmasked.storage import (
-    classes_config,
-    classes_from,
-    law_config,
     law_from,
-    masker_config,
-    masker_from,
-    network_config,
     network_from,
     read_folder,
     weights_of,
@@ -116,9 +110,8 @@ class EvalX(MaskedEstimator):
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> EvalX:
         """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
-        law = UniformSize() if self.mask_law is None else self.mask_law
         trained = fit(
-            Method(self.masker_, law, MLP() if self.predictor is None else self.predictor),
+            Method(self.masker_, self._law, self._predictor),
             Settings((0.0,), (seed + _SEED_SHIFT,)),
             train,
             valid,
@@ -129,7 +122,7 @@ class EvalX(MaskedEstimator):
             title="EVAL-X",
         )
         self.predictor_ = trained.predictors[0]
-        self.sizes_ = law.sizes(self._sizes[1])
+        self.sizes_ = self._law.sizes(self._sizes[1])
         self.soft_ = targets.soft
         self.history_, self.interrupted_ = trained.history, trained.interrupted
         self.seconds_ = trained.seconds
@@ -273,19 +266,7 @@ class EvalX(MaskedEstimator):
     def save(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
         check_is_fitted(self)
-        config = {
-            "kind": "EvalX",
-            "named": self._named,
-            "columns": self.columns_.to_config(),
-            "classes": classes_config(self.classes_),
-            "soft": self.soft_,
-            "sizes": list(self.sizes_),
-            "masker": masker_config(self.masker_),
-            "mask_law": law_config(UniformSize() if self.mask_law is None else self.mask_law),
-            "predictor": network_config(self.predictor or MLP()),
-            "interrupted": self.interrupted_,
-            "batch_size": int(self.batch_size),
-        }
+        config = {**self._config(), "sizes": list(self.sizes_)}
         write_folder(Path(folder), config, weights_of(self.predictor_, "predictor"))
 
     @classmethod
@@ -305,17 +286,12 @@ class EvalX(MaskedEstimator):
             batch_size=config["batch_size"],
             device=device,
         )
-        evaluator.columns_ = Columns.from_config(config["columns"])
-        evaluator.classes_ = classes_from(config["classes"])
-        evaluator.masker_ = masker_from(config["masker"], masker)
+        evaluator._restore(config, masker)
         evaluator.sizes_ = tuple(config["sizes"])
-        evaluator.soft_, evaluator.interrupted_ = config["soft"], config["interrupted"]
-        evaluator.history_, evaluator.seconds_ = [], 0.0
         width = evaluator._sizes[2]
         evaluator.predictor_ = restore_network(
             evaluator.predictor, width, len(evaluator.classes_), tensors, "predictor"
         )
-        evaluator._restore(config)
         return evaluator
 
 

@@ -59,13 +59,14 @@ class Scores:
             }
         ).T
 
+    def figures(self, row: str) -> dict[str, dict[str, float]]:
+        """The metrics of one row as plain values."""
+        return {metric: interval.to_json() for metric, interval in self.rows[row].items()}
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "rows": {
-                name: {metric: interval.to_json() for metric, interval in row.items()}
-                for name, row in self.rows.items()
-            },
+            "rows": {name: self.figures(name) for name in self.rows},
             "over_random": {name: value.to_json() for name, value in self.over_random.items()},
             "fraction": self.fraction,
             "count": self.count,

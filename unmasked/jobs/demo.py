@@ -160,19 +160,19 @@ def _rows(
                 **quality,
                 "fraction": explanation.fraction,
                 **_own(own, test),
-                **{name: value.to_json() for name, value in scores.rows["explanation"].items()},
+                **scores.figures("explanation"),
             },
             setting={"sparsity": setting.sparsity},
             seconds={"fit": explainer.seconds_, "fit_evaluator": evaluator.seconds_},
         )
     chosen = judged[explainer.chosen_][1]
     random_quality = _random_quality(judged[explainer.chosen_][0], test, seed)
-    add("random masks", True, {**random_quality, **_json(chosen, "random")})
-    add("everything shown", True, {"fraction": 1.0, **_json(chosen, "everything")})
+    add("random masks", True, {**random_quality, **chosen.figures("random")})
+    add("everything shown", True, {"fraction": 1.0, **chosen.figures("everything")})
     truth = evaluator.evaluate(test.truth, test.x, test.y, bootstrap_draws=200)
     perfect = selection_quality(test.truth, test.truth, CONTROL_FLOW).to_json()
     share = {"fraction": float(test.truth.mean())}
-    add("true features", True, {**perfect, **share, **_json(truth, "explanation")})
+    add("true features", True, {**perfect, **share, **truth.figures("explanation")})
     exact = np.stack([1 - test.probability, test.probability], axis=1)
     add("optimum", True, {**perfect, **share, **_own(exact, test)})
     add("REAL-X, published", False, dict(PUBLISHED), setting={"sparsity": 0.1})
@@ -186,10 +186,6 @@ def _own(predicted: NDArray[Any], test: Synthetic) -> dict[str, float]:
         "acc": float(hits(predicted, test.y).mean()),
         "loglik": float(log_likelihoods(predicted, one_hot).mean()),
     }
-
-
-def _json(scores: Scores, row: str) -> dict[str, Any]:
-    return {name: value.to_json() for name, value in scores.rows[row].items()}
 
 
 def _random_quality(explanation: Explanation, test: Synthetic, seed: int) -> dict[str, float]:

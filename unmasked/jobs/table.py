@@ -174,7 +174,7 @@ def explain_new_rows(
                 "chosen": True,
                 "metrics": {
                     "fraction": explanation.fraction,
-                    **({} if scores is None else _metrics(scores, "explanation")),
+                    **({} if scores is None else scores.figures("explanation")),
                 },
             }
         ],
@@ -214,10 +214,6 @@ def _write_explanation(folder: Path, explanation: Explanation) -> None:
     explanation.save(folder / "explanation.npz")
 
 
-def _metrics(scores: Scores, row: str) -> dict[str, Any]:
-    return {name: interval.to_json() for name, interval in scores.rows[row].items()}
-
-
 def _rows(
     path: Path,
     explainer: RealX,
@@ -233,23 +229,23 @@ def _rows(
         {
             "method": "REAL-X",
             "setting": {"sparsity": explainer.sparsity_},
-            "metrics": {**own, **_metrics(scores, "explanation")},
+            "metrics": {**own, **scores.figures("explanation")},
             "seconds": {"fit": explainer.seconds_, "fit_evaluator": evaluator.seconds_},
         },
         {
             "method": "random masks",
             "setting": {},
-            "metrics": {"fraction": explanation.fraction, **_metrics(scores, "random")},
+            "metrics": {"fraction": explanation.fraction, **scores.figures("random")},
         },
         {
             "method": "everything shown",
             "setting": {},
-            "metrics": {"fraction": 1.0, **_metrics(scores, "everything")},
+            "metrics": {"fraction": 1.0, **scores.figures("everything")},
         },
         {
             "method": "nothing shown",
             "setting": {},
-            "metrics": {"fraction": 0.0, **_metrics(scores, "nothing")},
+            "metrics": {"fraction": 0.0, **scores.figures("nothing")},
         },
     ]
     return [{"dataset": path.name, "seed": seed, "chosen": True, **row} for row in rows]
