@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         DataWarning,
         InputError,
         InterruptedWarning,
+        MemoryWarning,
         MissingExtra,
         OutputError,
         SavedError,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
         UnmaskedWarning,
     )
     from unmasked.evaluation import EvalX, Scores
-    from unmasked.explainers import RealX
+    from unmasked.explainers import L2X, BaseX, Full, Invase, RealX
     from unmasked.explanation import Explanation
     from unmasked.masking import Groups, Masker, Token, Zero
     from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
@@ -33,17 +34,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "BaseX": "explainers",
     "Bernoulli": "masklaws",
     "CoverageWarning": "errors",
     "DataWarning": "errors",
     "EvalX": "evaluation",
     "Explanation": "explanation",
+    "Full": "explainers",
     "Groups": "masking",
     "InputError": "errors",
     "InterruptedWarning": "errors",
+    "Invase": "explainers",
+    "L2X": "explainers",
     "MLP": "networks",
     "MaskLaw": "masklaws",
     "Masker": "masking",
+    "MemoryWarning": "errors",
     "MissingExtra": "errors",
     "OutputError": "errors",
     "RealX": "explainers",
@@ -61,17 +67,22 @@ _HOME = {
 }
 
 __all__ = [
+    "L2X",
     "MLP",
+    "BaseX",
     "Bernoulli",
     "CoverageWarning",
     "DataWarning",
     "EvalX",
     "Explanation",
+    "Full",
     "Groups",
     "InputError",
     "InterruptedWarning",
+    "Invase",
     "MaskLaw",
     "Masker",
+    "MemoryWarning",
     "MissingExtra",
     "OutputError",
     "RealX",

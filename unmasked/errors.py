@@ -11,6 +11,7 @@
     UnmaskedWarning     (UserWarning)
     ├── DataWarning                    the data are usable, but look at this
     ├── CoverageWarning                an evaluator is asked about masks it never saw
+    ├── MemoryWarning                  memory did not suffice for all at once; done in parts
     └── InterruptedWarning             training was stopped early by the user
 
 Every message is one sentence in one form: what was expected, what came, what to do.
@@ -59,3 +60,7 @@ class CoverageWarning(UnmaskedWarning):
 
 class InterruptedWarning(UnmaskedWarning):
     """Training was stopped early by the user; what was learned so far is kept."""
+
+
+class MemoryWarning(UnmaskedWarning):
+    """The device's memory did not suffice for all at once; the work is done in parts."""

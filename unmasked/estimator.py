@@ -140,7 +140,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_parts(self) -> None:
         """Refuse parameters of a wrong kind, such as ``masker=Zero`` for ``masker=Zero()``."""
         for name, kind in (("masker", Masker), ("mask_law", MaskLaw), ("training", Training)):
-            value = getattr(self, name)
+            value = getattr(self, name, None)
             if value is not None and not isinstance(value, kind):
                 raise InputError(f"{name} must be a {kind.__name__} but is {value!r}.")
         for name in ("selector", "predictor"):
@@ -194,7 +194,8 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _law(self) -> MaskLaw:
         """The random masks that predictors learn from."""
-        return UniformSize() if self.mask_law is None else self.mask_law
+        law: MaskLaw | None = getattr(self, "mask_law", None)
+        return UniformSize() if law is None else law
 
     @property
     def _predictor(self) -> nn.Module | Factory:

@@ -1,8 +1,10 @@
 """Samplers: from a selector's logits to masks, and a gradient back through them.
 
-A sampler is a function of (logits, value, noise). It returns, for each row, a number that equals
-the value of the sampled mask and whose gradient with respect to the logits is the sampler's
-estimate of ∇ E[value(s)].
+A sampler draws masks from logits and noise, says what its *carrier* is (a number per row whose
+gradient is the part of the estimate of ∇ E[value(s)] that does not flow through the value of the
+sampled mask itself), what showing costs, and which mask it stands for at test time.
+
+Every setting has a *level*: the price λ for Bernoulli samplers, the number k for `ConcreteTopK`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,27 +25,107 @@ _SATURATED = 40.0  # beyond it a slope below 5e-18 would only make slow denormal
 
 Value = Callable[[Tensor], Tensor]
 """Masks (draws, batch, features) -> values (draws, batch), such as log q(y | x_s)."""
+Level = float | Float[Tensor, ""]
+
+
+class Draw(NamedTuple):
+    """What a sampler drew for one batch.
+
+    mask : (batch, features), what a predictor that learns from the selector's masks is shown.
+    others : (draws, batch, features), further masks whose values the carrier needs; draws may be 0.
+    """
+
+    mask: Tensor
+    others: Tensor
 
 
 class Sampler(ABC):
     """Draws masks and carries a gradient back."""
 
-    @abstractmethod
-    def noise_width(self, features: int) -> int:
-        """How many uniform numbers one row takes."""
+    level_name = "sparsity"
+    """What a level is called: "sparsity" (λ) or "k"."""
 
     @abstractmethod
+    def noise_shape(self, features: int) -> tuple[int, int]:
+        """(draws, width): one row takes draws × width uniform numbers."""
+
+    @abstractmethod
+    def draw(
+        self,
+        logits: Float[Tensor, "batch features"],
+        noise: Float[Tensor, "draws batch width"],
+        level: Level,
+    ) -> Draw:
+        """Masks for each row."""
+
+    def carrier(
+        self,
+        logits: Float[Tensor, "batch features"],
+        draw: Draw,
+        value: Float[Tensor, " batch"],
+        others: Float[Tensor, "draws batch"],
+    ) -> Float[Tensor, " batch"]:
+        """The part of the gradient's estimate that the mask's own value does not carry.
+
+        ``value`` (of the mask, without gradient) and ``others`` are values less a baseline that
+        does not depend on the mask.
+        """
+        return torch.zeros_like(value)
+
+    @abstractmethod
+    def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
+        """What showing costs in training, in nats: an exact expectation over masks."""
+
+    @abstractmethod
+    def price(self, fraction: Tensor, level: Level) -> Tensor:
+        """What showing a fraction of the features costs at test time."""
+
+    @abstractmethod
+    def select(
+        self, logits: Float[Tensor, "batch features"], level: Level
+    ) -> Float[Tensor, "batch features"]:
+        """The one definition of a mask at test time."""
+
     def __call__(
         self,
         logits: Float[Tensor, "batch features"],
         value: Value,
-        noise: Float[Tensor, "batch noise"],
+        noise: Float[Tensor, "draws batch width"],
+        level: Level = 0.0,
+        baseline: Float[Tensor, " batch"] | float = 0.0,
     ) -> Float[Tensor, " batch"]:
         """Return value(s) with the estimator's gradient attached."""
+        draw = self.draw(logits, noise, level)
+        own = value(draw.mask.unsqueeze(0))[0]
+        others = value(draw.others) if draw.others.shape[0] else own.new_zeros(0, *own.shape)
+        carrier = self.carrier(logits, draw, own.detach() - baseline, others - baseline)
+        return own + carrier - carrier.detach()
+
+
+class _Bernoulli(Sampler):
+    """Independent selections, P(s = 1) = σ(logit); λ times the *fraction* shown is charged."""
+
+    def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
+        return level * torch.sigmoid(logits).mean()  # λ · E[fraction]: exact
+
+    def price(self, fraction: Tensor, level: Level) -> Tensor:
+        return level * fraction
+
+    def select(
+        self, logits: Float[Tensor, "batch features"], level: Level
+    ) -> Float[Tensor, "batch features"]:
+        return (logits > 0).to(logits.dtype)  # shown when its probability exceeds ½
+
+
+def log_probability(
+    logits: Float[Tensor, "batch features"], mask: Float[Tensor, "batch features"]
+) -> Float[Tensor, " batch"]:
+    """log p(mask) under independent Bernoulli(σ(logits)), from logits: it never overflows."""
+    return (mask * logits - softplus(logits)).sum(-1)
 
 
 @dataclass(frozen=True)
-class RebarBernoulli(Sampler):
+class RebarBernoulli(_Bernoulli):
     """Independent Bernoulli selections with the REBAR gradient (Tucker et al., 2017).
 
     With logit a, u and v uniform and σ the logistic function::
@@ -60,41 +143,130 @@ class RebarBernoulli(Sampler):
     temperature: float = 0.1
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise InputError(
-                f"the temperature must be above 0 but is {self.temperature}; the paper's is 0.1."
-            )
+        _check_temperature(self.temperature)
 
-    def noise_width(self, features: int) -> int:
-        return 2 * features
+    def noise_shape(self, features: int) -> tuple[int, int]:
+        return 2, features
 
     def draw(
-        self, logits: Float[Tensor, "batch features"], noise: Float[Tensor, "batch noise"]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The mask s and the relaxed σ(z/τ), σ(z̃/τ), each (batch, features)."""
+        self,
+        logits: Float[Tensor, "batch features"],
+        noise: Float[Tensor, "draws batch width"],
+        level: Level,
+    ) -> Draw:
+        """The mask s, and the relaxed σ(z/τ) and σ(z̃/τ)."""
         tiny = torch.finfo(logits.dtype).eps
-        u, v = torch.logit(noise.clamp(tiny, 1 - tiny)).chunk(2, dim=-1)
+        u, v = torch.logit(noise.clamp(tiny, 1 - tiny)).unbind(0)
         z = logits + u
-        mask = (z > 0).to(logits.dtype)
         coupled = torch.where(
             z > 0, softplus(v + softplus(logits)), -softplus(v + softplus(-logits))
         )
-        return (
-            mask,
-            torch.sigmoid((z / self.temperature).clamp(-_SATURATED, _SATURATED)),
-            torch.sigmoid((coupled / self.temperature).clamp(-_SATURATED, _SATURATED)),
-        )
+        # (2, batch, features)
+        relaxed = (torch.stack([z, coupled]) / self.temperature).clamp(-_SATURATED, _SATURATED)
+        return Draw((z > 0).to(logits.dtype), torch.sigmoid(relaxed))
 
-    def __call__(
+    def carrier(
         self,
         logits: Float[Tensor, "batch features"],
-        value: Value,
-        noise: Float[Tensor, "batch noise"],
+        draw: Draw,
+        value: Float[Tensor, " batch"],
+        others: Float[Tensor, "draws batch"],
     ) -> Float[Tensor, " batch"]:
-        mask, relaxed, coupled = self.draw(logits, noise)
-        with torch.no_grad():
-            h_mask = value(mask.detach().unsqueeze(0))[0]
-        h_relaxed, h_coupled = value(torch.stack([relaxed, coupled]))  # (2, batch, features)
-        log_p = (mask.detach() * logits - softplus(logits)).sum(-1)
-        carrier = (h_mask - h_coupled).detach() * log_p + h_relaxed - h_coupled
-        return h_mask + carrier - carrier.detach()
+        relaxed, coupled = others.unbind(0)
+        return (value - coupled.detach()) * log_probability(logits, draw.mask) + relaxed - coupled
+
+
+@dataclass(frozen=True)
+class ScoreBernoulli(_Bernoulli):
+    """Independent Bernoulli selections with the score-function gradient (REINFORCE).
+
+    ::
+
+        ĝ = [h(s) − b] ∇ log p(s)
+
+    E[ĝ] = ∇ E[h(s)] for every baseline b that does not depend on s, since E[∇ log p(s)] = 0;
+    INVASE's is b = log q(y | all of x).
+    """
+
+    def noise_shape(self, features: int) -> tuple[int, int]:
+        return 1, features
+
+    def draw(
+        self,
+        logits: Float[Tensor, "batch features"],
+        noise: Float[Tensor, "draws batch width"],
+        level: Level,
+    ) -> Draw:
+        mask = (noise[0] < torch.sigmoid(logits)).to(logits.dtype)
+        return Draw(mask, mask.new_zeros(0, *mask.shape))
+
+    def carrier(
+        self,
+        logits: Float[Tensor, "batch features"],
+        draw: Draw,
+        value: Float[Tensor, " batch"],
+        others: Float[Tensor, "draws batch"],
+    ) -> Float[Tensor, " batch"]:
+        return value * log_probability(logits, draw.mask)
+
+
+@dataclass(frozen=True)
+class ConcreteTopK(Sampler):
+    """The maximum of k Concrete (relaxed one-of-d) draws, reparameterised; the level is k.
+
+    With Gumbel noise g and temperature τ::
+
+        c_j = softmax((logits + g_j) / τ)   for j = 1 … k        mask = max_j c_j
+
+    Its gradient is the exact one of the *relaxed* objective, which differs from that of k features
+    shown or hidden outright: biased, the less so the smaller τ. At test time exactly the k
+    largest logits are shown; of equal ones the first.
+
+    ``largest`` is the largest k among the settings: so many draws are made and those beyond a
+    setting's own k are blanked, so that settings of different k are one program.
+    """
+
+    largest: int
+    temperature: float = 0.1
+    level_name = "k"
+
+    def __post_init__(self) -> None:
+        _check_temperature(self.temperature)
+        if self.largest < 1:
+            raise InputError(f"k must be a whole number above 0 but is {self.largest}.")
+
+    def noise_shape(self, features: int) -> tuple[int, int]:
+        return self.largest, features
+
+    def draw(
+        self,
+        logits: Float[Tensor, "batch features"],
+        noise: Float[Tensor, "draws batch width"],
+        level: Level,
+    ) -> Draw:
+        tiny = torch.finfo(logits.dtype).tiny
+        eps = torch.finfo(logits.dtype).eps
+        gumbel = -torch.log(-torch.log(noise.clamp(tiny, 1 - eps)))
+        concrete = torch.softmax((logits + gumbel) / self.temperature, dim=-1)  # (draws, b, f)
+        number = torch.arange(self.largest, device=logits.device).reshape(-1, 1, 1)
+        mask = torch.where(number < level, concrete, torch.zeros_like(concrete)).amax(0)
+        return Draw(mask, mask.new_zeros(0, *mask.shape))
+
+    def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
+        return logits.new_zeros(())
+
+    def price(self, fraction: Tensor, level: Level) -> Tensor:
+        return torch.zeros_like(fraction)
+
+    def select(
+        self, logits: Float[Tensor, "batch features"], level: Level
+    ) -> Float[Tensor, "batch features"]:
+        order = torch.argsort(logits, dim=-1, descending=True, stable=True)
+        return (torch.argsort(order, dim=-1) < level).to(logits.dtype)
+
+
+def _check_temperature(temperature: float) -> None:
+    if not temperature > 0:
+        raise InputError(
+            f"the temperature must be above 0 but is {temperature}; the paper's is 0.1."
+        )

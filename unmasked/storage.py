@@ -25,7 +25,7 @@ from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory
 
-FORMAT, VERSION = "unmasked", 1
+FORMAT, VERSION = "unmasked", 2
 _CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
 
 

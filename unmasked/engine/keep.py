@@ -12,10 +12,11 @@ class Keeper:
     """Remembers, for every slot, the best validation score so far and the weights it came with.
 
     A score is a number where larger is better. A score that is not finite is never best.
+    With ``last`` the latest weights with a finite score are remembered, however good.
     """
 
-    def __init__(self, slots: int, patience: int | None) -> None:
-        self.patience = patience
+    def __init__(self, slots: int, patience: int | None, *, last: bool = False) -> None:
+        self.patience, self.last = patience, last
         self.score = torch.full((slots,), -torch.inf, dtype=torch.float64)
         self.epoch = torch.full((slots,), -1, dtype=torch.int64)
         self.active = torch.ones(slots, dtype=torch.bool)
@@ -27,7 +28,11 @@ class Keeper:
         ``weights`` maps names to (len(slots), …) tensors in the order of ``slots``.
         """
         scores = scores.to("cpu", torch.float64)
-        better = self.active[slots] & (scores > self.score[slots])
+        better = self.active[slots] & (
+            torch.isfinite(scores) if self.last else scores > self.score[slots]
+        )
+        if not bool(better.any()) and self.kept:
+            weights = {}
         for name, value in weights.items():
             if name not in self.kept:
                 shape = (len(self.score), *value.shape[1:])

@@ -14,31 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unmasked.engine import checkpoint, noise
-from unmasked.engine.device import choose_device, flushed_denormals
+from unmasked.engine.device import fast_products, flushed_denormals
 from unmasked.engine.keep import Keeper
-from unmasked.engine.method import Data, Method, Settings
+from unmasked.engine.optimiser import Optimiser
 from unmasked.engine.options import Training
 from unmasked.engine.program import Program
 from unmasked.engine.progress import Bar, Interrupt, Show
+from unmasked.engine.step import Stepper
+from unmasked.engine.trained import Trained
 from unmasked.errors import InputError, InterruptedWarning
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What came out, one entry for each setting (for each world where there is no selector)."""
-
-    predictors: list[nn.Module]
-    selectors: list[nn.Module]
-    scores: list[float]
-    epochs: list[int]
-    history: list[dict[str, Any]]
-    interrupted: bool
-    seconds: float
+_SAVING_SHARE = 20  # a checkpoint that takes t seconds is written every 20 t at most
 
 
 @dataclass
@@ -51,65 +41,6 @@ class _State:
     seconds: float = 0.0
 
 
-class _Optimiser:
-    """AdamW on a stack's flat parameters, with clipping and stopping for each row."""
-
-    def __init__(self, program: Program, name: str, training: Training, *, delayed: bool) -> None:
-        self.stack, self.training = program.stack(name), training
-        self.peak = (
-            training.selector_learning_rate if name == "selector" else training.learning_rate
-        )
-        self.delay = training.selector_delay if delayed else 0.0
-        self._make()
-
-    def _make(self) -> None:
-        self.adam = torch.optim.AdamW(
-            [self.stack.flat], lr=1.0, weight_decay=self.training.weight_decay
-        )
-
-    def late(self, steps: int) -> int:
-        """How many of the steps this stack waits."""
-        return int(self.delay * steps)
-
-    def pace(self, step: int, steps: int) -> float:
-        """Share of the peak rate in this step; a selector beside a predictor starts later."""
-        late = self.late(steps)
-        return 0.0 if step < late else self.training.pace(step - late, steps - late)
-
-    def step(self, gradient: Tensor, pace: float, active: Tensor) -> None:
-        """Move the active rows along −gradient (count, parameters)."""
-        flat = self.stack.flat
-        if self.training.clip is not None:
-            norm = gradient.norm(dim=1, keepdim=True)
-            gradient = gradient * (self.training.clip / norm.clamp_min(self.training.clip))
-        flat.grad = gradient
-        before = None if bool(active.all()) else flat.clone()
-        for group in self.adam.param_groups:
-            group["lr"] = self.peak * pace
-        self.adam.step()
-        if before is not None:
-            flat.copy_(torch.where(active.to(flat.device)[:, None], flat, before))
-
-    def state(self) -> dict[str, Tensor]:
-        (flat,) = self.adam.param_groups[0]["params"]  # not the stack's, which may be new by now
-        values = self.adam.state.get(flat, {})
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Attach to the stack's present parameters with these moments."""
-        self._make()
-        if state:
-            flat = self.stack.flat
-            self.adam.state[flat] = {
-                name: value if name == "step" else value.to(flat) for name, value in state.items()
-            }
-
-    def take(self, rows: Tensor) -> None:
-        """Follow the stack after it kept ``rows`` only."""
-        state = {k: v if k == "step" else v[rows.to(v.device)] for k, v in self.state().items()}
-        self.load(state)
-
-
 class _Run:
     """One call of `fit`."""
 
@@ -118,31 +49,37 @@ class _Run:
         self.phases = program.method.phases
         self.state = _State()
         self.started = self.saved_at = time.monotonic()
+        self.saving = 0.0
         self.name = ""
         if path is not None:
-            data = [program.train.x, program.train.target, program.valid.x, program.valid.target]
-            stacks = [program.predictor.flat]
-            if program.selector is not None:
-                stacks.append(program.selector.flat)
-            m = program.method
-            networks = [str(s.template) for s in (program.predictor, program.selector) if s]
+            m, stacks = program.method, program.stacks
+            data = [t for rows in (program.train, program.valid) for t in rows.tensors()]
+            parts = [m.masker, *((name, own.source) for name, own in m.learners.items())]
+            parts += [] if m.selector is None else [m.selector.sampler, m.selector.baseline]
+            networks = {name: str(stack.template) for name, stack in stacks.items()}
             self.name = checkpoint.fingerprint(
-                f"{m.masker} {m.law} {m.sampler} {[sorted(p) for p in m.phases]} {training} "
-                f"{program.settings} {program.dtype} {program.device.type} {networks}",
-                [*data, *stacks],
+                f"{parts} {[sorted(p) for p in m.phases]} {training} {program.settings} "
+                f"{program.dtype} {program.device.type} {networks}",
+                [*data, *(stack.flat for stack in stacks.values())],
             )
         self._enter_phase()
 
     def _enter_phase(self) -> None:
         program, trains = self.program, self.phases[self.state.phase]
         program.reset()
-        self.keeper = Keeper(len(program.slots(trains)), self.training.patience)
+        self.keeper = Keeper(
+            len(program.slots(trains)), self.training.patience, last=self.training.keep == "last"
+        )
         self.optimisers = {
-            name: _Optimiser(
-                program, name, self.training, delayed=name == "selector" and len(trains) > 1
+            name: Optimiser(
+                program.stacks[name],
+                self.training,
+                selector=name == "selector",
+                delayed=name == "selector" and len(trains) > 1,
             )
-            for name in trains
+            for name in sorted(trains)
         }
+        self.stepper = Stepper(program, trains, self.optimisers)
 
     @property
     def trains(self) -> frozenset[str]:
@@ -151,7 +88,7 @@ class _Run:
     @property
     def _judged(self) -> list[str]:
         """What a score belongs to: also a frozen predictor, which leaves the stack row by row."""
-        return sorted({"predictor", *self.trains})
+        return sorted({"predictor", *self.trains} & {"predictor", "selector"})
 
     def run(self, bar: Bar, interrupt: Interrupt) -> bool:
         """Train all phases; whether the user cut it short."""
@@ -159,7 +96,7 @@ class _Run:
         while True:
             while self.state.epoch < epochs and bool(self.keeper.active.any()):
                 complete = self._epoch(interrupt)
-                self._judge(bar)
+                self._judge(bar, interrupt)
                 if not complete or interrupt.asked:
                     return self._cut_short()
                 self.state.epoch += 1
@@ -198,46 +135,43 @@ class _Run:
             ]
         )  # (worlds, rows)
         slots = program.slots(self.trains)
-        active = self.keeper.active[slots]
-        worlds = active.reshape(len(program.worlds), -1).any(1)
+        active = self._active(slots)
         total = torch.zeros(len(slots), dtype=torch.float64, device=program.device)
         done = 0
         for step in range(steps):
             if interrupt.asked:
                 break
             rows = order[:, step * batch : (step + 1) * batch]
-            leaves = {name: program.stack(name).weights(learn=True) for name in self.trains}
-            losses = program.losses(
-                self.trains,
-                leaves,
-                program.train.x[rows],
-                program.train.target[rows],
-                state.phase * 1_000_000 + state.epoch,
-                step,
-            )
-            names = [(name, key) for name in leaves for key in leaves[name]]
-            gradients = torch.autograd.grad(
-                torch.stack([loss.sum() for loss in losses.values()]).sum(),
-                [leaves[name][key] for name, key in names],
-            )
-            now, end = state.epoch * steps + step, self._epochs() * steps
-            for name, optimiser in self.optimisers.items():
-                own = [g for g, (owner, _) in zip(gradients, names, strict=True) if owner == name]
-                stack = program.stack(name)
-                optimiser.step(
-                    stack.gather(own),
-                    optimiser.pace(now, end),
-                    active if name == "selector" else worlds,
-                )
-            judged = losses["selector" if "selector" in self.trains else "predictor"]
-            total += judged.detach().flatten().double()
+            for optimiser in self.optimisers.values():
+                optimiser.set_pace(state.epoch * steps + step, self._epochs() * steps)
+            total += self.stepper(rows, state.phase * 1_000_000 + state.epoch, step, active)
             done += 1
         self.mean_loss = (total / max(1, done)).tolist()
         return done == steps
 
-    def _judge(self, bar: Bar) -> None:
-        """Validate, keep what is best, note it down."""
+    def _active(self, slots: Tensor) -> dict[str, Tensor | None]:
+        """Which networks still move, for each stack; None where none can stop."""
+        if self.training.patience is None:
+            return dict.fromkeys(self.optimisers)
+        active = self.keeper.active[slots]
+        worlds = active.reshape(len(self.program.worlds), -1).any(1)
+        return {
+            name: (worlds if self.program.method.shared(name) else active).to(self.program.device)
+            for name in self.optimisers
+        }
+
+    def _validates(self, interrupt: Interrupt) -> bool:
+        """Whether this epoch ends with a validation."""
+        epoch, every = self.state.epoch + 1, self.training.validate_every
+        return interrupt.asked or epoch % every == 0 or epoch == self._epochs()
+
+    def _judge(self, bar: Bar, interrupt: Interrupt) -> None:
+        """Validate, keep what is best (or last), note it down."""
         program, state = self.program, self.state
+        done = state.phase * self._epochs() + state.epoch + 1
+        if not self._validates(interrupt):
+            bar.update(done, sum(self.mean_loss) / len(self.mean_loss), None)
+            return
         slots = program.slots(self.trains)
         scores = program.validate(self.trains)
         if self._waiting:  # a selector that has not moved yet cannot be the best, nor lose patience
@@ -256,7 +190,6 @@ class _Run:
             }
         )
         fraction = scores["fraction"].mean().item() if "fraction" in scores else None
-        done = state.phase * self._epochs() + state.epoch + 1
         bar.update(done, sum(self.mean_loss) / len(self.mean_loss), fraction)
 
     @property
@@ -273,8 +206,8 @@ class _Run:
         program = self.program
         current: dict[str, Tensor] = {}
         for name in self._judged:
-            state = program.stack(name).state()
-            if name == "predictor" and "selector" in self.trains:
+            state = program.stacks[name].state()
+            if program.method.shared(name) and program.per_setting(self.trains):
                 repeat = len(program.columns)  # keep the predictor each setting was judged with
                 state = {k: v.repeat_interleave(repeat, 0) for k, v in state.items()}
             current |= {f"{name}/{key}": value for key, value in state.items()}
@@ -291,7 +224,7 @@ class _Run:
         self.program.reset()
         for name in self._judged:
             prefix = f"{name}/"
-            self.program.stack(name).load(
+            self.program.stacks[name].load(
                 {
                     key.removeprefix(prefix): value
                     for key, value in self.keeper.kept.items()
@@ -303,23 +236,27 @@ class _Run:
         """Stop computing what has stopped; when all has, the run ends anyway."""
         if not bool(self.keeper.active.any()):
             return
-        for name, rows in self.program.compact(self.trains, self.keeper.active).items():
+        kept = self.program.compact(self.trains, self.keeper.active)
+        for name, rows in kept.items():
             if name in self.optimisers:
                 self.optimisers[name].take(rows)
+        if kept:
+            self.stepper = Stepper(self.program, self.trains, self.optimisers)
 
     def _save_sometimes(self) -> None:
-        if time.monotonic() - self.saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
+        wait = max(_SECONDS_BETWEEN_CHECKPOINTS, _SAVING_SHARE * self.saving)
+        if time.monotonic() - self.saved_at >= wait:
             self.save_now()
 
     def save_now(self) -> None:
         """Write the checkpoint, if one is wanted."""
         if self.path is None:
             return
-        self.saved_at = time.monotonic()
+        started = time.monotonic()
         program, state = self.program, self.state
         tensors = {f"keeper/{k}": v for k, v in self.keeper.state().items()}
-        for name in ("predictor", "selector")[: 1 if program.selector is None else 2]:
-            tensors |= {f"stack/{name}/{k}": v for k, v in program.stack(name).state().items()}
+        for name, stack in program.stacks.items():
+            tensors |= {f"stack/{name}/{k}": v for k, v in stack.state().items()}
         for name, optimiser in self.optimisers.items():
             tensors |= {f"optimiser/{name}/{k}": v for k, v in optimiser.state().items()}
         values = {
@@ -331,6 +268,8 @@ class _Run:
             "columns": program.columns,
         }
         checkpoint.write(self.path, self.name, values, tensors)
+        self.saved_at = time.monotonic()
+        self.saving = self.saved_at - started
 
     @property
     def seconds(self) -> float:
@@ -350,58 +289,39 @@ class _Run:
         def part(prefix: str) -> dict[str, Tensor]:
             return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
-        for name in ("predictor", "selector")[: 1 if program.selector is None else 2]:
-            program.stack(name).load(part(f"stack/{name}/"))
+        for name, stack in program.stacks.items():
+            stack.load(part(f"stack/{name}/"))
         for name, optimiser in self.optimisers.items():
             optimiser.load(part(f"optimiser/{name}/"))
         self.keeper.load(part("keeper/"), program.device)
         return True
 
 
-def fit(
-    method: Method,
-    settings: Settings,
-    train: Data,
-    valid: Data,
-    training: Training | None = None,
-    *,
-    device: str = "auto",
-    dtype: torch.dtype = torch.float32,
-    path: Path | None = None,
-    show: Show = "auto",
-    title: str = "training",
+def train(
+    program: Program, training: Training, path: Path | None, show: Show, title: str
 ) -> Trained:
-    """Train a method in all settings as one stacked program.
-
-    ``path`` names a checkpoint file: a run that was killed continues from it, to the same result.
-    Ctrl-C ends training after the current step and keeps the best weights so far; before a
-    selector has started there is nothing to keep, and KeyboardInterrupt is raised.
-    """
-    if not train.rows or not valid.rows:
-        raise InputError(
-            f"training needs rows to learn from and rows to validate on, but got {train.rows} "
-            f"and {valid.rows}; give more rows."
-        )
-    options = (training or Training()).resolve(train.rows)
-    program = Program(method, settings, train, valid, choose_device(device), dtype)
-    run = _Run(program, options, path)
+    """Train one program from its start, or from its checkpoint, to the end."""
+    run = _Run(program, training, path)
     if not run.resume():
         run.save_now()  # a place that cannot be written is noticed before the work, not after
-    assert options.epochs is not None
-    total = options.epochs * len(method.phases)
-    with flushed_denormals(), Interrupt() as interrupt, Bar(title, total, show) as bar:
+    assert training.epochs is not None
+    total = training.epochs * len(run.phases)
+    with (
+        flushed_denormals(),
+        fast_products(program.device),
+        Interrupt() as interrupt,
+        Bar(title, total, show) as bar,
+    ):
         interrupted = run.run(bar, interrupt)
     if interrupted:
         warnings.warn(
-            f"training was interrupted in epoch {run.state.epoch + 1} of {options.epochs}; "
+            f"training was interrupted in epoch {run.state.epoch + 1} of {training.epochs}; "
             "the best networks so far are kept.",
             InterruptedWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    selector = program.selector
     return Trained(
-        predictors=[program.predictor.module(i) for i in range(program.predictor.count)],
-        selectors=[] if selector is None else [selector.module(i) for i in range(selector.count)],
+        stacks=program.stacks,
         scores=run.keeper.score.tolist(),
         epochs=run.keeper.epoch.tolist(),
         history=run.state.history,

@@ -1,8 +1,27 @@
-"""A method as data: which networks it has, what each learns from, and in which order."""
+"""A method as data: learners with a source of masks, and a selector that climbs a value.
+
+=============  ============================  =================================
+method         the predictor learns from     the selector
+=============  ============================  =================================
+REAL-X         random masks                  Bernoulli, REBAR
+REAL-X-STEP    the same, finished first      Bernoulli, REBAR
+BASE-X         the selector's own masks      Bernoulli, REBAR
+INVASE         the selector's own masks      Bernoulli, score function less
+                                             a baseline that sees everything
+L2X            the selector's relaxed masks  max of k Concrete draws
+EVAL-X         random masks
+FULL           everything
+ROAR           masks given with the rows
+one subset     the digits of its number
+=============  ============================  =================================
+
+`unmasked.methods` composes them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -10,16 +29,22 @@ from unmasked.errors import InputError
 from unmasked.masking import Masker
 from unmasked.masklaws import MaskLaw
 from unmasked.networks import Factory
-from unmasked.samplers import RebarBernoulli, Sampler
+from unmasked.samplers import Sampler
 from unmasked.shapes import Float
+
+Network = nn.Module | Factory
 
 
 @dataclass(frozen=True)
 class Data:
-    """Rows to learn from: inputs and class probabilities (one-hot rows where y is a label)."""
+    """Rows to learn from: inputs and class probabilities (one-hot rows where y is a label).
+
+    masks : (explanations, rows, features), only for learners whose masks are given.
+    """
 
     x: Float[Tensor, "rows columns"]
     target: Float[Tensor, "rows classes"]
+    masks: Tensor | None = None
 
     @property
     def rows(self) -> int:
@@ -27,52 +52,131 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Method:
-    """What is trained.
+class Source:
+    """Where the masks come from that a learner learns from.
 
-    predictor : learns from masks drawn from ``law``, never from the selector's. It does not
-        depend on the sparsity, so all settings of a seed share one.
-    selector : None for an evaluator, which is a predictor on random masks and nothing else.
+    A source that is the same for every setting of a seed (``shared``) makes one network for all
+    of them; otherwise each setting has a network of its own.
+    """
+
+    shared = True
+
+
+@dataclass(frozen=True)
+class Everything(Source):
+    """Every feature is shown."""
+
+
+@dataclass(frozen=True)
+class Random(Source):
+    """Masks from a law that knows nothing about the row."""
+
+    law: MaskLaw
+
+
+@dataclass(frozen=True)
+class Selected(Source):
+    """The selector's own draws: the predictor can learn their code."""
+
+    shared = False
+
+
+@dataclass(frozen=True)
+class Given(Source):
+    """Masks that came with the rows (`Data.masks`), one explanation for each setting."""
+
+    shared = False
+
+
+@dataclass(frozen=True)
+class Subset(Source):
+    """One fixed subset for each setting: feature j is shown when bit j of the level is set."""
+
+    shared = False
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A network from what is shown to class logits, and where its masks come from."""
+
+    network: Network
+    source: Source
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A network from a row to one logit per feature, and how its masks are drawn.
+
+    It maximises E[log q(y | x_s)], q the learner "predictor", less the sampler's cost.
+    ``baseline`` names a learner whose log q(y | x) is subtracted where that only lowers the
+    gradient's variance.
+    """
+
+    network: Network
+    sampler: Sampler
+    baseline: str | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """What is trained: learners by name (one is "predictor") and a selector, or none.
+
     predictor_first : finish and freeze the predictor before the selector starts ("STEP");
-        otherwise both move in every step (Algorithm 1 of the paper).
+        otherwise all networks move in every step (Algorithm 1 of the paper).
     """
 
     masker: Masker
-    law: MaskLaw
-    predictor: nn.Module | Factory
-    selector: nn.Module | Factory | None = None
-    sampler: Sampler = field(default_factory=RebarBernoulli)
+    learners: Mapping[str, Learner]
+    selector: Selector | None = None
     predictor_first: bool = False
+
+    def __post_init__(self) -> None:
+        if self.predictor_first and not self.learners["predictor"].source.shared:
+            raise InputError(
+                "a predictor that learns from the selector's masks cannot be finished before the "
+                "selector; leave out predictor_first."
+            )
 
     @property
     def phases(self) -> tuple[frozenset[str], ...]:
         """The networks that move, phase after phase."""
+        learners = frozenset(self.learners)
         if self.selector is None:
-            return (frozenset({"predictor"}),)
+            return (learners,)
         if self.predictor_first:
-            return (frozenset({"predictor"}), frozenset({"selector"}))
-        return (frozenset({"predictor", "selector"}),)
+            return (learners, frozenset({"selector"}))
+        return (learners | {"selector"},)
+
+    @property
+    def joint(self) -> bool:
+        """Whether the predictor learns from the selector's own masks."""
+        return isinstance(self.learners["predictor"].source, Selected)
+
+    def shared(self, name: str) -> bool:
+        """Whether one network of this name serves all settings of a world."""
+        return name in self.learners and self.learners[name].source.shared
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings trained as one program: every sparsity λ with every seed.
+    """The settings trained as one program: every level (λ, or k) in every world.
 
-    A *world* is what settings share: one seed, one predictor. Setting number
-    ``world * len(sparsities) + i`` has seed ``seeds[world]`` and λ ``sparsities[i]``.
+    A *world* is what settings share: one seed, one data set, one predictor where it does not
+    depend on the level. Setting number ``world * len(levels) + i`` has seed ``seeds[world]`` and
+    level ``levels[i]``.
     """
 
-    sparsities: tuple[float, ...] = (0.0,)
+    levels: tuple[float, ...] = (0.0,)
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
-        for sparsity in self.sparsities:
-            if not 0 <= sparsity < float("inf"):
+        for level in self.levels:
+            if not 0 <= level < float("inf"):
                 raise InputError(
                     f"sparsity (λ, the price in nats of showing everything) must be at least 0 "
-                    f"but is {sparsity}."
+                    f"but is {level}."
                 )
         if any(seed < 0 for seed in self.seeds):
             raise InputError(f"seeds must be at least 0 but are {self.seeds}.")
-        if not self.sparsities or not self.seeds:
+        if not self.levels or not self.seeds:
             raise InputError("at least one sparsity and one seed are needed, but none came.")

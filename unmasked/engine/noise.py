@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_BLOCK = 2**19  # numbers of one draw made at once
+
 
 def generator(device: torch.device, seed: int, stream: str, *numbers: int) -> torch.Generator:
     """A fresh generator whose state depends on the arguments alone."""
@@ -36,3 +38,42 @@ def uniform(
 def permutation(count: int, device: torch.device, seed: int, stream: str, *numbers: int) -> Tensor:
     """A random order of ``count`` things."""
     return torch.randperm(count, device=device, generator=generator(device, seed, stream, *numbers))
+
+
+class Tape:
+    """Uniform noise for the steps of an epoch, (worlds, draws, rows, width) for each step.
+
+    Made for many steps at once, since making a generator costs more than a small draw. The first
+    draws do not depend on how many there are, nor on which other worlds there are.
+    """
+
+    def __init__(
+        self,
+        draws: int,
+        rows: int,
+        width: int,
+        steps: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.shape = (draws, rows, width)
+        self.steps = min(steps, max(1, _BLOCK // max(1, rows * width)))
+        self.dtype, self.device = dtype, device
+        self._at: tuple[object, ...] = ()
+        self._block = torch.empty(0)
+
+    def __call__(self, seeds: list[int], stream: str, epoch: int, step: int) -> Tensor:
+        """The noise of one step, each world's from its own seed."""
+        draws, rows, width = self.shape
+        block, inside = divmod(step, self.steps)
+        at = (tuple(seeds), stream, epoch, block)
+        if at != self._at:
+            shape = (draws, self.steps, rows, width)
+            self._block = torch.stack(
+                [
+                    uniform(shape, self.dtype, self.device, seed, stream, epoch, block)
+                    for seed in seeds
+                ]
+            )
+            self._at = at
+        return self._block[:, :, inside]

@@ -30,9 +30,12 @@ class Training:
         long one the predictor has memorised training rows, and showing everything looks best.
     schedule : "one-cycle" (linear rise over the first 30%, cosine fall to zero) or "constant".
     weight_decay : AdamW's decoupled decay.
+    l2 : adds l2 · ‖weights‖² to each network's loss, as Keras' regularisers do.
     clip : largest gradient norm, per setting; None: no clipping.
     patience : epochs without a better validation score after which a setting stops;
-        None: train to the end (the best epoch is kept in any case).
+        None: train to the end.
+    keep : "best" keeps each setting's best epoch on validation rows, "last" the last one.
+    validate_every : epochs from one validation to the next; the last epoch is always validated.
     """
 
     epochs: int | None = None
@@ -44,9 +47,12 @@ class Training:
     weight_decay: float = 0.03
     clip: float | None = 1.0
     patience: int | None = None
+    l2: float = 0.0
+    keep: Literal["best", "last"] = "best"
+    validate_every: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
+        for name in ("epochs", "batch_size", "patience", "validate_every"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InputError(f"{name} must be a whole number above 0 but is {value!r}.")
@@ -59,10 +65,14 @@ class Training:
                 "selector_delay must be a share of the steps, from 0 to below 1, but is "
                 f"{self.selector_delay!r}."
             )
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"weight_decay must be at least 0 but is {self.weight_decay!r}.")
+        for name in ("weight_decay", "l2"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise InputError(f"{name} must be at least 0 but is {value!r}.")
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"clip must be above 0 or None but is {self.clip!r}.")
+        if self.keep not in ("best", "last"):
+            raise InputError(f"keep must be 'best' or 'last' but is {self.keep!r}.")
         if self.schedule not in ("one-cycle", "constant"):
             raise InputError(
                 f"schedule must be 'one-cycle' or 'constant' but is {self.schedule!r}."

@@ -1,33 +1,94 @@
 """A method's networks for all settings, with their losses and validation scores.
 
-This is the only place that knows the leading axes: *worlds* (one per seed; one predictor each)
-and, inside a world, *settings* (one per λ; one selector each). Everything it calls is written
-for one setting.
+This is the only place that knows the leading axes: *worlds* (one per seed and data set) and,
+inside a world, *settings* (one per λ or k). Maskers, laws and samplers are written for one
+setting and mapped over them; networks run as stacks.
+
+Axes in the comments: W worlds, S settings, D draws, B rows, F features, C columns, K classes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from unmasked.engine import noise
-from unmasked.engine.method import Data, Method, Settings
-from unmasked.engine.stack import Stack, Weights, over_leading
-from unmasked.networks import build, check_shapes
-from unmasked.objectives import (
-    log_likelihood,
-    random_mask_loss,
-    selection,
-    selector_loss,
-    shown_value,
+from unmasked.engine.method import (
+    Data,
+    Everything,
+    Given,
+    Method,
+    Random,
+    Selected,
+    Settings,
+    Subset,
 )
+from unmasked.engine.stack import Stack, Weights, over_leading
+from unmasked.errors import InputError
+from unmasked.networks import build, check_shapes
+from unmasked.objectives import log_likelihood
 
-_CHUNK = 8192  # rows evaluated at once
+_CHUNK = 8192  # rows of one network evaluated at once
+_CHUNK_ALL = 2**21  # rows of all networks evaluated at once
 _VALIDATION_MASKS = 4000  # at least so many (row, mask) pairs judge a predictor
+_SELECTOR_SEED = 1_000_003  # so that selector and predictor do not start from one stream
+_SEEDS = {"predictor": 0, "baseline": 2_000_003}
+
+
+class Batch(NamedTuple):
+    """What one step sees: x (W, B, C), target (W, B, K), masks (W, S, B, F) where they are given,
+    and noise by the name of the network that it is for."""
+
+    x: Tensor
+    target: Tensor
+    masks: Tensor | None
+    noise: dict[str, Tensor]
+
+
+class Rows:
+    """The rows of all worlds on the device; one copy where the worlds share them."""
+
+    def __init__(self, data: Sequence[Data], device: torch.device, dtype: torch.dtype) -> None:
+        self.shared = len(data) == 1
+        self.rows = data[0].rows
+        if any(part.rows != self.rows for part in data):
+            raise InputError(
+                "data sets trained as one program must have equally many rows but have "
+                f"{[part.rows for part in data]}."
+            )
+        self.x = torch.stack([part.x for part in data]).to(device, dtype)
+        self.target = torch.stack([part.target for part in data]).to(device, dtype)
+        given = [part.masks for part in data if part.masks is not None]
+        self.masks = torch.stack(given).to(device, torch.bool) if given else None
+        self._numbers: dict[tuple[int, ...], Tensor] = {}
+
+    def tensors(self) -> list[Tensor]:
+        """All there is, for a fingerprint."""
+        return [t for t in (self.x, self.target, self.masks) if t is not None]
+
+    def take(
+        self, worlds: list[int], settings: list[int], rows: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """x, target and masks of ``rows`` (W, B), or of the same rows (B,) for every world."""
+        index = rows.expand(len(worlds), rows.shape[-1])
+        which = self._tensor([0 if self.shared else world for world in worlds]).unsqueeze(1)
+        x, target = self.x[which, index], self.target[which, index]
+        if self.masks is None:
+            return x, target, None
+        own = self._tensor(settings).reshape(1, -1, 1)
+        masks = self.masks[which.unsqueeze(1), own, index.unsqueeze(1)]  # (W, S, B, F)
+        return x, target, masks.to(x.dtype)
+
+    def _tensor(self, numbers: list[int]) -> Tensor:
+        """On the device, made once: a captured step cannot copy from the host."""
+        key = tuple(numbers)
+        if key not in self._numbers:
+            self._numbers[key] = torch.tensor(numbers, device=self.x.device)
+        return self._numbers[key]
 
 
 class Program:
@@ -37,43 +98,56 @@ class Program:
         self,
         method: Method,
         settings: Settings,
-        train: Data,
-        valid: Data,
+        train: Sequence[Data],
+        valid: Sequence[Data],
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self.method, self.settings = method, settings
         self.device, self.dtype = device, dtype
-        self.train, self.valid = (
-            Data(data.x.to(device, dtype), data.target.to(device, dtype)) for data in (train, valid)
-        )
-        columns, classes = train.x.shape[1], train.target.shape[1]
+        self.train, self.valid = Rows(train, device, dtype), Rows(valid, device, dtype)
+        for data in (train, valid):
+            if len(data) not in (1, len(settings.seeds)):
+                raise InputError(
+                    f"one data set, or one for each of the {len(settings.seeds)} worlds, is "
+                    f"needed, but {len(data)} came."
+                )
+        first = train[0]
+        columns, classes = first.x.shape[1], first.target.shape[1]
         self.features = method.masker.features(columns)
         width = method.masker.width(columns)
-        probe = train.x[:2].float()
+        probe = first.x[:2].float()
         shown = method.masker(probe, torch.ones(len(probe), self.features))
+        self.vectorise = self._masker_maps(probe)
 
-        predictors = [build(method.predictor, width, classes, seed) for seed in settings.seeds]
-        check_shapes(predictors[0], "predictor", shown, classes)
-        self.predictor = Stack(predictors, device, dtype)
-        self.vectorise = maps(self.predictor, shown.to(device, dtype))
-        self.selector: Stack | None = None
+        self.stacks: dict[str, Stack] = {}
+        for name, learner in method.learners.items():
+            copies = 1 if learner.source.shared else len(settings.levels)
+            networks = []
+            for seed in settings.seeds:
+                network = build(learner.network, width, classes, seed + _SEEDS.get(name, 0))
+                networks += [network] * copies
+            check_shapes(networks[0], name, shown, classes)
+            self.stacks[name] = Stack(networks, device, dtype, shown)
         if method.selector is not None:
-            # The seed is shifted so that selector and predictor do not start from one stream.
-            selectors = [
-                build(method.selector, columns, self.features, seed + 1_000_003)
-                for seed in settings.seeds
-                for _ in settings.sparsities
-            ]
-            check_shapes(selectors[0], "selector", probe, self.features)
-            self.selector = Stack(selectors, device, dtype)
-            self.vectorise &= maps(self.selector, probe.to(device, dtype))
+            networks = []
+            for seed in settings.seeds:
+                network = build(
+                    method.selector.network, columns, self.features, seed + _SELECTOR_SEED
+                )
+                networks += [network] * len(settings.levels)
+            check_shapes(networks[0], "selector", probe, self.features)
+            self.stacks["selector"] = Stack(networks, device, dtype, probe)
+        self._tapes: dict[str, noise.Tape] = {}
+        self._levels: dict[tuple[int, ...], Tensor] = {}
         self.reset()
+
+    # ------------------------------------------------------------------ which settings compute
 
     def reset(self) -> None:
         """Compute with all worlds and settings again."""
         self.worlds = list(range(len(self.settings.seeds)))
-        self.columns = list(range(len(self.settings.sparsities)))
+        self.columns = list(range(len(self.settings.levels)))
 
     @property
     def seeds(self) -> list[int]:
@@ -81,16 +155,23 @@ class Program:
         return [self.settings.seeds[world] for world in self.worlds]
 
     @property
-    def sparsities(self) -> Tensor:
-        """The λ of the settings that still compute, (settings,)."""
-        chosen = [self.settings.sparsities[column] for column in self.columns]
-        return torch.tensor(chosen, dtype=self.dtype, device=self.device)
+    def levels(self) -> Tensor:
+        """The level of the settings that still compute, (1, S): the same in every world."""
+        key = tuple(self.columns)
+        if key not in self._levels:  # made once: a captured step cannot copy from the host
+            chosen = [self.settings.levels[column] for column in self.columns]
+            self._levels[key] = torch.tensor([chosen], dtype=self.dtype, device=self.device)
+        return self._levels[key]
+
+    def per_setting(self, trains: frozenset[str]) -> bool:
+        """Whether what moves is judged setting by setting; else world by world."""
+        return any(not self.method.shared(name) for name in trains)
 
     def slots(self, trains: frozenset[str]) -> Tensor:
-        """Numbers of what is judged apart: settings if a selector moves, else worlds."""
-        if "selector" not in trains:
+        """Numbers of what is judged apart: settings, or worlds."""
+        if not self.per_setting(trains):
             return torch.tensor(self.worlds)
-        total = len(self.settings.sparsities)
+        total = len(self.settings.levels)
         return torch.tensor([w * total + c for w in self.worlds for c in self.columns])
 
     def compact(self, trains: frozenset[str], active: Tensor) -> dict[str, Tensor]:
@@ -103,214 +184,268 @@ class Program:
         columns = torch.nonzero(grid.any(0)).flatten()
         if len(worlds) == grid.shape[0] and len(columns) == grid.shape[1]:
             return {}
+        if self.device.type == "cuda" and 2 * len(worlds) * len(columns) > grid.numel():
+            return {}  # a smaller program must be compiled again, which pays when half has gone
         stay = torch.arange(grid.numel()).reshape(grid.shape)[worlds][:, columns].flatten()
-        rows = {"predictor": worlds}
         self.worlds = [self.worlds[i] for i in worlds.tolist()]
-        if "selector" in trains:
+        if self.per_setting(trains):
             self.columns = [self.columns[i] for i in columns.tolist()]
-            rows["selector"] = stay
-        for name, kept in rows.items():
-            self.stack(name).take(kept.to(self.device))
+        rows = {}
+        for name, stack in self.stacks.items():
+            if name not in trains and not self.method.shared(name):
+                continue  # a selector that has not started: all of its settings still come
+            rows[name] = (worlds if self.method.shared(name) else stay).to(self.device)
+            stack.take(rows[name])
         return rows
 
-    def stack(self, name: str) -> Stack:
-        """The stack called ``name``."""
-        stack = self.predictor if name == "predictor" else self.selector
-        if stack is None:
-            raise KeyError(name)
-        return stack
+    # ------------------------------------------------------------------ what a step sees
+
+    def noise(
+        self, trains: frozenset[str], rows: int, epoch: int, step: int
+    ) -> dict[str, Tensor]:
+        """Uniform noise of a step, each (W, D, B, width)."""
+        found = {}
+        for name, (draws, width) in self._noise_shapes(trains).items():
+            tape = self._tapes.get(name)
+            if tape is None or tape.shape[1] != rows:
+                steps = max(1, self.train.rows // rows)
+                tape = noise.Tape(draws, rows, width, steps, self.dtype, self.device)
+                self._tapes[name] = tape
+            found[name] = tape(self.seeds, name, epoch, step)
+        return found
+
+    def _noise_shapes(self, trains: frozenset[str]) -> dict[str, tuple[int, int]]:
+        shapes = {}
+        for name, learner in self.method.learners.items():
+            if name in trains and isinstance(learner.source, Random):
+                shapes[name] = (1, learner.source.law.noise_width(self.features))
+        if "selector" in trains and self.method.selector is not None:
+            shapes["selector"] = self.method.selector.sampler.noise_shape(self.features)
+        return shapes
+
+    # ------------------------------------------------------------------ losses
 
     def losses(
-        self,
-        trains: frozenset[str],
-        leaves: dict[str, Weights],
-        x: Tensor,
-        target: Tensor,
-        epoch: int,
-        step: int,
+        self, trains: frozenset[str], leaves: dict[str, Weights], batch: Batch
     ) -> dict[str, Tensor]:
-        """Losses of one step: "predictor" (worlds,), "selector" (worlds, settings).
+        """The loss of every network that moves: (W,) where a world shares it, else (W, S).
 
-        x is (worlds, batch, columns), target (worlds, batch, classes); ``leaves`` are the
-        weights that take gradients.
+        A predictor that learns from the selector's masks has no loss of its own: the value of the
+        selector's masks is what both climb, each with its own gradient.
+        ``leaves`` are the weights that take gradients.
         """
-        batch = x.shape[1]
-        law, sampler = self.method.law, self.method.sampler
-        draws: dict[str, Tensor] = {}
-        if "predictor" in trains:
-            draws["law"] = self._noise(batch, law.noise_width(self.features), "law", epoch, step)
+        result: dict[str, Tensor] = {}
+        logliks: dict[str, Tensor] = {}
+        for name, learner in self.method.learners.items():
+            if name not in trains or isinstance(learner.source, Selected):
+                continue
+            mask = self._source_masks(name, batch)
+            shown = self._mask(batch.x, mask)
+            loglik = self._loglik(name, leaves[name], shown, batch.target, training=True)
+            logliks[name] = loglik.detach()
+            result[name] = -loglik.mean(-1)
         if "selector" in trains:
-            draws["sampler"] = self._noise(
-                batch, sampler.noise_width(self.features), "sampler", epoch, step
-            )
-        selectors = self._by_world(leaves.get("selector", {}))
-        buffers = self._by_world(self.selector.buffers if "selector" in trains else {})  # type: ignore[union-attr]
-        predictors = leaves.get("predictor") or self.predictor.weights()
-        arguments = (predictors, self.predictor.buffers, selectors, buffers, x, target, draws)
-        run = over_leading(self._world_losses(trains), self.vectorise)
-        result: dict[str, Tensor]
-        if self.vectorise:  # then no layer is random: vmap would have refused it
-            result = run(*arguments)
-            return result
-        with torch.random.fork_rng(devices=self._cuda()):
-            # Random layers (dropout) see the same state in every setting of a step.
-            source = noise.generator(torch.device("cpu"), 0, "layers", epoch, step)
-            torch.manual_seed(source.initial_seed())
-            result = run(*arguments)
+            result["selector"] = self._selector_loss(leaves, batch, logliks)
         return result
 
-    def _world_losses(self, trains: frozenset[str]) -> Callable[..., dict[str, Tensor]]:
-        method, sparsities = self.method, self.sparsities
+    def _source_masks(self, name: str, batch: Batch) -> Tensor:
+        """Masks (W, B, F), or (W, S, B, F) where each setting has its own."""
+        source = self.method.learners[name].source
+        worlds, rows = batch.x.shape[:2]
+        if isinstance(source, Random):
+            law, features = source.law, self.features
+            return over_leading(
+                lambda u: law(u, features), 1, batch.noise[name][:, 0], vectorise=self.vectorise
+            )
+        if isinstance(source, Everything):
+            return batch.x.new_ones(worlds, rows, self.features)
+        if isinstance(source, Subset):
+            return self._subset_masks(batch.x)
+        assert isinstance(source, Given)
+        if batch.masks is None:
+            raise InputError("a learner on given masks needs Data(masks=…), but none came.")
+        return batch.masks
 
-        def losses(
-            weights: Weights,
-            buffers: Weights,
-            selectors: Weights,
-            selector_buffers: Weights,
-            x: Tensor,
-            target: Tensor,
-            draws: dict[str, Tensor],
-        ) -> dict[str, Tensor]:
-            result = {}
-            if "predictor" in trains:
-                mask = method.law(draws["law"], self.features)
-                result["predictor"] = random_mask_loss(
-                    lambda shown: self.predictor.apply(weights, buffers, shown, training=True),
-                    method.masker,
-                    x,
-                    target,
-                    mask,
-                )
-            if "selector" in trains:
-                frozen = {name: value.detach() for name, value in weights.items()}
-                value = shown_value(
-                    lambda shown: self.predictor.apply(frozen, buffers, shown, training=False),
-                    method.masker,
-                    x,
-                    target,
-                )
+    def _subset_masks(self, x: Tensor) -> Tensor:
+        """Bit j of a setting's level says whether it shows feature j."""
+        worlds, rows = x.shape[:2]
+        bits = torch.arange(self.features, device=x.device)
+        mask = (self.levels[0].long().unsqueeze(1) >> bits) & 1  # (S, F)
+        return mask.to(x.dtype).unsqueeze(1).expand(worlds, -1, rows, -1)
 
-                def setting(own: Weights, own_buffers: Weights, sparsity: Tensor) -> Tensor:
-                    logits = self.stack("selector").apply(own, own_buffers, x, training=True)
-                    return selector_loss(logits, value, method.sampler, draws["sampler"], sparsity)
+    def _selector_loss(
+        self, leaves: dict[str, Weights], batch: Batch, logliks: dict[str, Tensor]
+    ) -> Tensor:
+        selector = self.method.selector
+        assert selector is not None
+        sampler, levels = selector.sampler, self.levels
+        logits = self._logits(leaves["selector"], batch.x, training=True)
+        draw = over_leading(
+            sampler.draw,
+            2,
+            logits,
+            batch.noise["selector"].unsqueeze(1),
+            levels,
+            vectorise=self.vectorise,
+        )
+        joint = self.method.joint
+        frozen = self.stacks["predictor"].weights()
+        own = self._loglik(
+            "predictor",
+            leaves["predictor"] if joint else frozen,
+            self._mask(batch.x, draw.mask),
+            batch.target,
+            training=joint,
+        )  # (W, S, B)
+        others = own.new_zeros(*own.shape[:2], 0, own.shape[2])  # (W, S, D, B)
+        if draw.others.shape[2]:
+            others = self._loglik(
+                "predictor", frozen, self._mask(batch.x, draw.others), batch.target, training=False
+            )
+        baseline: Tensor | float = 0.0
+        if selector.baseline is not None:
+            baseline = logliks[selector.baseline].unsqueeze(1)  # (W, 1, B)
+            others = others - baseline.unsqueeze(1)
+        carrier = over_leading(
+            sampler.carrier,
+            2,
+            logits,
+            draw,
+            own.detach() - baseline,
+            others,
+            vectorise=self.vectorise,
+        )
+        climbed = own + carrier - carrier.detach()
+        cost = over_leading(sampler.cost, 2, logits, levels, vectorise=self.vectorise)
+        return cost - climbed.mean(-1)
 
-                result["selector"] = over_leading(setting, self.vectorise)(
-                    selectors, selector_buffers, sparsities
-                )
-            return result
+    def _logits(self, weights: Weights, x: Tensor, *, training: bool) -> Tensor:
+        """A selector's logits (W, S, B, F) for rows (W, B, C)."""
+        worlds, rows, columns = x.shape
+        stack = self.stacks["selector"]
+        settings = stack.count // worlds
+        spread = x.unsqueeze(1).expand(worlds, settings, rows, columns)
+        logits = stack.forward(
+            weights, spread.reshape(worlds * settings, rows, columns), training=training
+        )
+        return logits.reshape(worlds, settings, rows, -1)
 
-        return losses
+    def _mask(self, x: Tensor, mask: Tensor) -> Tensor:
+        """What is shown of x (W, B, C) by masks (W, …, B, F) -> (W, …, B, width)."""
+        between = mask.dim() - 3
+        x = x.reshape(x.shape[0], *[1] * between, *x.shape[1:])
+        return over_leading(self.method.masker, between + 1, x, mask, vectorise=self.vectorise)
+
+    def _loglik(
+        self, name: str, weights: Weights, shown: Tensor, target: Tensor, *, training: bool
+    ) -> Tensor:
+        """log q(target | shown): shown (W, …, B, width), target (W, B, K) -> (W, …, B)."""
+        stack = self.stacks[name]
+        flat = shown.reshape(stack.count, -1, shown.shape[-1])
+        logits = stack.forward(weights, flat, training=training)
+        logits = logits.reshape(*shown.shape[:-1], logits.shape[-1])
+        between = shown.dim() - 3
+        target = target.reshape(target.shape[0], *[1] * between, *target.shape[1:])
+        return log_likelihood(logits, target.expand_as(logits))
+
+    # ------------------------------------------------------------------ validation
 
     @torch.no_grad()
     def validate(self, trains: frozenset[str]) -> dict[str, Tensor]:
         """Scores on validation rows with evaluation-mode networks, one for each slot.
 
-        "score" is what decides the best epoch: for a predictor mean log q(y | x_r) over random
-        masks that stay the same all through training; for a selector
-        mean log q(y | x_s) − λ · fraction with test-time masks.
+        "score" is what decides the best epoch: for a predictor mean log q(y | x_m) over masks of
+        its source (random ones stay the same all through training); for a selector
+        mean log q(y | x_s) − its price, with test-time masks.
         """
         if "selector" not in trains:
-            loglik = self._random_mask_loglik()
+            loglik = self._predictor_loglik().flatten()
             return {"score": loglik, "loglik": loglik}
-        per_row, fraction = self.shown_loglik()
-        loglik = per_row.mean(-1)  # (worlds, settings)
-        score = loglik - self.sparsities * fraction
+        loglik, fraction = self._shown_loglik()  # (W, S) each
+        assert self.method.selector is not None
+        score = loglik - self.method.selector.sampler.price(fraction, self.levels.double())
         return {
             "score": score.flatten(),
             "loglik": loglik.flatten(),
             "fraction": fraction.flatten(),
         }
 
-    def _random_mask_loglik(self) -> Tensor:
-        rows = self.valid.rows
-        repeats = max(1, math.ceil(_VALIDATION_MASKS / rows))
-        width = self.method.law.noise_width(self.features)
-        total = torch.zeros(len(self.worlds), dtype=torch.float64, device=self.device)
-
-        def world(weights: Weights, buffers: Weights, x: Tensor, t: Tensor, u: Tensor) -> Tensor:
-            shown = self.method.masker(x, self.method.law(u, self.features))
-            logits = self.predictor.apply(weights, buffers, shown, training=False)
-            return log_likelihood(logits, t)
-
-        for start in range(0, rows * repeats, _CHUNK):
-            stop = min(start + _CHUNK, rows * repeats)
-            x, target = self._validation_rows(torch.arange(start, stop) % rows)
-            u = self._noise(stop - start, width, "validation", start)
-            loglik = over_leading(world, self.vectorise)(
-                self.predictor.weights(), self.predictor.buffers, x, target, u
+    def _predictor_loglik(self) -> Tensor:
+        """Mean validation log-likelihood on masks of the predictor's source, (W,) or (W, S)."""
+        rows, repeats = self.valid.rows, 1
+        source = self.method.learners["predictor"].source
+        u = torch.zeros(0)
+        if isinstance(source, Random):
+            repeats = max(1, math.ceil(_VALIDATION_MASKS / rows))
+            u = self._validation_noise(rows * repeats, source.law.noise_width(self.features))
+        total: Tensor | float = 0.0
+        for start, stop in self._chunks(rows * repeats, self.stacks["predictor"].count):
+            which = torch.arange(start, stop, device=self.device) % rows
+            x, target, masks = self.valid.take(self.worlds, self.columns, which)
+            part = {"predictor": u[:, :, start:stop]} if isinstance(source, Random) else {}
+            mask = self._source_masks("predictor", Batch(x, target, masks, part))
+            loglik = self._loglik(
+                "predictor",
+                self.stacks["predictor"].weights(),
+                self._mask(x, mask),
+                target,
+                training=False,
             )
-            total += loglik.double().sum(-1)
+            total = total + loglik.double().sum(-1)
+        assert isinstance(total, Tensor)
         return total / (rows * repeats)
 
-    @torch.no_grad()
-    def shown_loglik(self) -> tuple[Tensor, Tensor]:
-        """log q(y | x_s) of every validation row (worlds, settings, rows), and fraction shown."""
-        selector = self.stack("selector")
-        logliks, shown = [], []
-
-        def world(
-            weights: Weights, buffers: Weights, own: Weights, own_buffers: Weights, x: Tensor,
-            target: Tensor,
-        ) -> tuple[Tensor, Tensor]:  # fmt: skip
-            def setting(w: Weights, b: Weights) -> tuple[Tensor, Tensor]:
-                mask = selection(selector.apply(w, b, x, training=False))
-                logits = self.predictor.apply(
-                    weights, buffers, self.method.masker(x, mask), training=False
-                )
-                return log_likelihood(logits, target), mask.mean(-1)
-
-            result: tuple[Tensor, Tensor] = over_leading(setting, self.vectorise)(own, own_buffers)
-            return result
-
-        for start in range(0, self.valid.rows, _CHUNK):
-            rows = torch.arange(start, min(start + _CHUNK, self.valid.rows))
-            x, target = self._validation_rows(rows)
-            loglik, fraction = over_leading(world, self.vectorise)(
-                self.predictor.weights(),
-                self.predictor.buffers,
-                self._by_world(selector.weights()),
-                self._by_world(selector.buffers),
-                x,
+    def _shown_loglik(self) -> tuple[Tensor, Tensor]:
+        """Mean log q(y | x_s) and fraction shown over validation rows, (W, S) each."""
+        assert self.method.selector is not None
+        sampler, levels = self.method.selector.sampler, self.levels
+        total: Tensor | float = 0.0
+        shown: Tensor | float = 0.0
+        for start, stop in self._chunks(self.valid.rows, self.stacks["selector"].count):
+            which = torch.arange(start, stop, device=self.device)
+            x, target, _ = self.valid.take(self.worlds, self.columns, which)
+            logits = self._logits(self.stacks["selector"].weights(), x, training=False)
+            mask = over_leading(sampler.select, 2, logits, levels, vectorise=self.vectorise)
+            loglik = self._loglik(
+                "predictor",
+                self.stacks["predictor"].weights(),
+                self._mask(x, mask),
                 target,
+                training=False,
             )
-            logliks.append(loglik)
-            shown.append(fraction)
-        return torch.cat(logliks, -1), torch.cat(shown, -1).mean(-1)
+            total = total + loglik.double().sum(-1)
+            shown = shown + mask.double().mean(-1).sum(-1)
+        assert isinstance(total, Tensor)
+        assert isinstance(shown, Tensor)
+        return total / self.valid.rows, shown / self.valid.rows
 
-    def _validation_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Some validation rows, the same for every world: (worlds, rows, …)."""
-        rows = rows.to(self.device)
-        x, target = self.valid.x[rows], self.valid.target[rows]
-        worlds = len(self.worlds)
-        return x.expand(worlds, *x.shape), target.expand(worlds, *target.shape)
+    def _chunks(self, rows: int, networks: int) -> list[tuple[int, int]]:
+        size = max(128, min(_CHUNK, _CHUNK_ALL // max(1, networks)))
+        return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
-    def _noise(self, rows: int, width: int, stream: str, *numbers: int) -> Tensor:
-        """Uniform noise (worlds, rows, width), each world's from its own seed."""
-        return torch.stack(
-            [
-                noise.uniform((rows, width), self.dtype, self.device, seed, stream, *numbers)
-                for seed in self.seeds
-            ]
-        )
+    def _validation_noise(self, rows: int, width: int) -> Tensor:
+        """The same all through training: (W, 1, rows, width)."""
+        key = (tuple(self.seeds), rows, width)
+        if getattr(self, "_validation_key", None) != key:
+            self._validation_key = key
+            self._validation_u = torch.stack(
+                [
+                    noise.uniform((1, rows, width), self.dtype, self.device, seed, "validation")
+                    for seed in self.seeds
+                ]
+            )
+        return self._validation_u
 
-    def _by_world(self, weights: Weights) -> Weights:
-        """(worlds × settings, …) -> (worlds, settings, …)."""
-        worlds = len(self.worlds)
-        return {
-            name: value.reshape(worlds, value.shape[0] // worlds, *value.shape[1:])
-            for name, value in weights.items()
-        }
+    @property
+    def random_layers(self) -> bool:
+        """Whether a network may hold layers that draw (dropout): then it runs one at a time."""
+        return any(stack.mode == "loop" for stack in self.stacks.values())
 
-    def _cuda(self) -> list[Any]:
-        return [self.device] if self.device.type == "cuda" else []
-
-
-def maps(stack: Stack, x: Tensor) -> bool:
-    """Whether ``torch.vmap`` can run this architecture in training; tried, not guessed."""
-    twice = {name: torch.cat([v[:1], v[:1]]) for name, v in stack.weights().items()}
-    buffers = {name: torch.cat([v[:1], v[:1]]) for name, v in stack.buffers.items()}
-    try:
-        torch.vmap(lambda w, b: stack.apply(w, b, x, training=True))(twice, buffers)
-    except Exception:  # whatever a user's module raises under vmap means: one at a time
-        return False
-    return True
+    def _masker_maps(self, probe: Tensor) -> bool:
+        """Whether vmap can run the masker; tried, not guessed."""
+        mask = torch.ones(2, len(probe), self.features)
+        try:
+            torch.vmap(self.method.masker)(torch.stack([probe, probe]), mask)
+        except Exception:  # whatever a user's masker raises under vmap means: one at a time
+            return False
+        return True

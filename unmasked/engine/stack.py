@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +26,15 @@ class Stack:
     ----------
     flat : (count, parameters), what the optimiser moves.
     buffers : everything that is not learned, each (count, *shape).
+    mode : how all of them are run at once. ``probe``, a few rows (rows, inputs), is for trying.
     """
 
     def __init__(
-        self, modules: Sequence[nn.Module], device: torch.device, dtype: torch.dtype
+        self,
+        modules: Sequence[nn.Module],
+        device: torch.device,
+        dtype: torch.dtype,
+        probe: Tensor,
     ) -> None:
         first = modules[0]
         # Two templates instead of one that is toggled: evaluating can never move a statistic.
@@ -51,6 +56,9 @@ class Stack:
         for name, column in kept.items():
             stacked = torch.stack(column).to(device)
             self.buffers[name] = stacked.to(dtype) if stacked.is_floating_point() else stacked
+        self.mode: Literal["layers", "vmap", "loop"] = "layers"
+        if not understood(first) or self.buffers:
+            self.mode = "vmap" if self._maps(probe.to(device, dtype)) else "loop"
 
     @property
     def template(self) -> nn.Module:
@@ -72,11 +80,42 @@ class Stack:
             start = stop
         return views
 
-    def apply(self, weights: Weights, buffers: Weights, x: Tensor, *, training: bool) -> Tensor:
-        """Run one network, given its own weights and buffers without the leading axis."""
+    def forward(self, weights: Weights, x: Tensor, *, training: bool) -> Tensor:
+        """Run every network on its own rows: (count, rows, inputs) -> (count, rows, outputs).
+
+        ``weights`` are those of `weights`, with or without gradients. Layers that are understood
+        run as batched products; other modules through vmap; what vmap refuses, one at a time.
+        """
+        if x.shape[0] == 1:
+            return self._one(weights, self.buffers, x, 0, training).unsqueeze(0)
+        if self.mode == "layers":
+            return stacked_layers(self._train, weights, x)
         template = self._train if training else self._eval
-        result: Tensor = functional_call(template, {**weights, **buffers}, (x,))
+        if self.mode == "vmap":
+            return torch.vmap(lambda w, b, rows: functional_call(template, {**w, **b}, (rows,)))(
+                weights, self.buffers, x
+            )
+        state = torch.get_rng_state()
+        results = []
+        for i in range(x.shape[0]):
+            torch.set_rng_state(state)  # random layers must not feel how many neighbours there are
+            results.append(self._one(weights, self.buffers, x, i, training))
+        return torch.stack(results)
+
+    def _one(self, weights: Weights, buffers: Weights, x: Tensor, row: int, train: bool) -> Tensor:
+        own = {name: value[row] for name, value in (weights | buffers).items()}
+        result: Tensor = functional_call(self._train if train else self._eval, own, (x[row],))
         return result
+
+    def _maps(self, x: Tensor) -> bool:
+        """Whether ``torch.vmap`` can run this architecture in training; tried, not guessed."""
+        twice = {name: torch.cat([v[:1], v[:1]]) for name, v in self.weights().items()}
+        buffers = {name: torch.cat([v[:1], v[:1]]) for name, v in self.buffers.items()}
+        try:
+            torch.vmap(lambda w, b: functional_call(self._train, {**w, **b}, (x,)))(twice, buffers)
+        except Exception:  # whatever a user's module raises under vmap means: one at a time
+            return False
+        return True
 
     def gather(self, gradients: Sequence[Tensor]) -> Tensor:
         """Gradients of ``weights(learn=True)``, in order, as one tensor like ``flat``."""
@@ -98,6 +137,16 @@ class Stack:
             name: state[f"buffer.{name}"].to(value) for name, value in self.buffers.items()
         }
 
+    @classmethod
+    def join(cls, stacks: Sequence[Stack]) -> Stack:
+        """The networks of several stacks of one architecture, in order."""
+        whole = copy.copy(stacks[0])
+        whole.flat = torch.cat([stack.flat for stack in stacks])
+        whole.buffers = {
+            name: torch.cat([stack.buffers[name] for stack in stacks]) for name in whole.buffers
+        }
+        return whole
+
     def module(self, row: int) -> nn.Module:
         """One network as an ordinary module in evaluation mode, on the CPU."""
         module = copy.deepcopy(self._eval)
@@ -107,22 +156,50 @@ class Stack:
         return module.to("cpu").eval()
 
 
-def over_leading(function: Callable[..., Any], vectorise: bool) -> Callable[..., Any]:
-    """Map ``function`` over the first axis of all its arguments (trees of tensors).
+_ELEMENTWISE = (nn.ReLU, nn.SELU, nn.SiLU, nn.GELU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Identity)
 
-    One entry, or networks that vmap cannot map, run one at a time through the same interface.
+
+def understood(module: nn.Module) -> bool:
+    """Whether a network is a plain sequence of linear layers and elementwise functions."""
+    return type(module) is nn.Sequential and all(
+        type(layer) is nn.Linear or type(layer) in _ELEMENTWISE for layer in module
+    )
+
+
+def stacked_layers(module: nn.Module, weights: Weights, x: Tensor) -> Tensor:
+    """All networks of a plain sequence at once, each layer as one ``baddbmm``."""
+    for name, layer in module.named_children():
+        if isinstance(layer, nn.Linear):
+            matrix = weights[f"{name}.weight"].transpose(1, 2)  # (count, inputs, outputs)
+            if layer.bias is None:
+                x = torch.bmm(x, matrix)
+            else:
+                x = torch.baddbmm(weights[f"{name}.bias"].unsqueeze(1), x, matrix)
+        else:
+            x = layer(x)
+    return x
+
+
+def over_leading(
+    function: Callable[..., Any], axes: int, *arguments: Any, vectorise: bool = True
+) -> Any:
+    """Map a function that is written for one setting over ``axes`` leading axes.
+
+    An axis of length 1 in an argument is the same for all: it is not copied. What vmap refuses
+    runs one at a time (``vectorise=False``).
     """
+    if axes == 0:
+        return function(*arguments)
+    leaves, structure = pytree.tree_flatten(arguments)
+    length = max(leaf.shape[0] for leaf in leaves)
 
-    def mapped(*arguments: Any) -> Any:
-        count = pytree.tree_leaves(arguments)[0].shape[0]
-        if vectorise and count > 1:
-            return torch.vmap(function)(*arguments)
-        state = torch.get_rng_state() if count > 1 else None
-        results = []
-        for i in range(count):
-            if state is not None:  # random layers must not feel how many neighbours there are
-                torch.set_rng_state(state)
-            results.append(function(*pytree.tree_map(lambda leaf, i=i: leaf[i], arguments)))
-        return pytree.tree_map(lambda *leaves: torch.stack(leaves), *results)
+    def inner(*own: Any) -> Any:
+        parts = pytree.tree_unflatten(list(own), structure)
+        return over_leading(function, axes - 1, *parts, vectorise=vectorise)
 
-    return mapped
+    if vectorise and length > 1:
+        axis = [0 if leaf.shape[0] == length else None for leaf in leaves]
+        rest = [leaf if where == 0 else leaf[0] for leaf, where in zip(leaves, axis, strict=True)]
+        return torch.vmap(inner, in_dims=tuple(axis))(*rest)
+    results = [inner(*(leaf[min(i, leaf.shape[0] - 1)] for leaf in leaves)) for i in range(length)]
+    return pytree.tree_map(lambda *parts: torch.stack(parts), *results)

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from unmasked import methods
 from unmasked.columns import GroupSpec
-from unmasked.engine import Method, Settings, Training, fit
+from unmasked.engine import Settings, Training, fit
 from unmasked.engine.progress import Show
 from unmasked.errors import CoverageWarning, InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
@@ -111,8 +112,8 @@ class EvalX(MaskedEstimator):
         """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         trained = fit(
-            Method(self.masker_, self._law, self._predictor),
-            Settings((0.0,), (seed + _SEED_SHIFT,)),
+            methods.eval_x(self.masker_, self._law, self._predictor),
+            Settings(seeds=(seed + _SEED_SHIFT,)),
             train,
             valid,
             self.training,

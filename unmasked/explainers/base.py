@@ -1,31 +1,30 @@
-"""`RealX`: learn to select features, with a predictor that never sees the selector's masks."""
+"""What all explainers share: fitting a path of settings, choosing, explaining, saving."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from unmasked import methods
 from unmasked.choosing import RULES, Candidate, choose
-from unmasked.columns import GroupSpec
-from unmasked.engine import Data, Method, Settings, Training, fit
-from unmasked.engine.progress import Show
+from unmasked.engine import Data, Method, Settings, fit
 from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
 from unmasked.explanation import Explanation
 from unmasked.masking import Masker
-from unmasked.masklaws import Bernoulli, MaskLaw
 from unmasked.metrics import hits, log_likelihoods
 from unmasked.networks import MLP, Factory
-from unmasked.sparsity import check_sparsity, sparsity_path
+from unmasked.samplers import Sampler
 from unmasked.storage import (
     law_from,
     network_config,
@@ -40,142 +39,85 @@ DEFAULT_SELECTOR = MLP((200, 200, 200))
 
 @dataclass(frozen=True)
 class Fitted:
-    """The networks of one λ."""
+    """The networks of one setting; ``level`` is its λ or k."""
 
-    sparsity: float
+    level: float
     selector: nn.Module
     predictor: nn.Module
 
+    @property
+    def sparsity(self) -> float:
+        """The level, where it is a price λ."""
+        return self.level
 
-class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
-    """REAL-X: for each row, the few features that the prediction rests on, in one forward pass.
 
-    A selector network gives each feature a probability of being shown. It maximises
-    log q(y | what is shown) − λ · (fraction shown), where the predictor q is trained on *random*
-    masks only: it cannot learn a code hidden in the choice of features.
+class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
+    """Base of the explainers that learn to select.
 
-    Parameters
-    ----------
-    sparsity : λ, the price in nats of showing every feature. A number; a list, which trains the
-        whole path as one program and keeps the setting chosen by ``choose``; or "auto", a path of
-        six values that scales with the number of features.
-    choose : how to choose from a path, on validation rows: "one-standard-error" (the sparsest
-        within one standard error of the best log-likelihood), "accuracy" (the largest), or
-        "tolerance" (the sparsest within ``tolerance`` of the accuracy of a model that sees
-        everything, which is trained too).
-    model : explain this model instead of the data: any object with ``predict_proba``, or any
-        callable from rows to probabilities. Then ``fit(X)`` needs no y.
-    selector, predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``. The
-        selector maps standardised rows to one logit per feature; the predictor maps the masker's
-        output to one logit per class.
-    predictor_first : finish the predictor, then train the selector ("REAL-X-STEP"); by default
-        both move in every step, as in the paper's Algorithm 1.
-    masker : `Token` (default) or `Zero`, or one of your own.
-    groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
-    mask_law : the predictor's random masks: `UniformSize` (default) or the paper's `Bernoulli`.
-    training : options, see `Training`.
-    validation : share of rows held out for stopping and choosing.
-    batch_size : rows explained at once; bounds memory.
-    device : "auto", "cpu", "cuda", …
-    checkpoint : a folder; a killed fit that is called again continues from there.
-    progress : True, False or "auto".
-    random_state : an int makes the result repeatable on the same machine.
-
-    Attributes
-    ----------
-    sparsity_ : the chosen λ. path_ : a DataFrame, one row per λ, on validation rows.
-    selector_, predictor_ : the chosen networks. columns_ : names and statistics of the columns.
-    classes_, n_features_in_, feature_names_in_ : as in scikit-learn. history_ : training curves.
-    interrupted_ : whether Ctrl-C ended training early.
-
-    Examples
-    --------
-    >>> from unmasked.data import synthetic
-    >>> rows = synthetic("S3", 400, seed=0)
-    >>> explainer = RealX(sparsity=0.1, training=Training(epochs=2), random_state=0)
-    >>> explainer.fit(rows.x, rows.y).explain(rows.x).masks.shape
-    (400, 11)
+    A subclass says which method it is (`_method`) and which levels to train (`_levels`).
     """
 
-    def __init__(
-        self,
-        sparsity: float | Sequence[float] | str = "auto",
-        *,
-        choose: str = "one-standard-error",
-        tolerance: float = 0.05,
-        model: Any = None,
-        selector: nn.Module | Factory | None = None,
-        predictor: nn.Module | Factory | None = None,
-        predictor_first: bool = False,
-        masker: Masker | None = None,
-        groups: GroupSpec | None = None,
-        mask_law: MaskLaw | None = None,
-        training: Training | None = None,
-        validation: float = 0.2,
-        batch_size: int = 8192,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        progress: Show = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.sparsity = sparsity
-        self.choose = choose
-        self.tolerance = tolerance
-        self.model = model
-        self.selector = selector
-        self.predictor = predictor
-        self.predictor_first = predictor_first
-        self.masker = masker
-        self.groups = groups
-        self.mask_law = mask_law
-        self.training = training
-        self.validation = validation
-        self.batch_size = batch_size
-        self.device = device
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.random_state = random_state
+    title: ClassVar[str]
+    """The method's name in the paper."""
+    settings_: list[Fitted]
+    chosen_: int
+    reason_: str
+    path_: pd.DataFrame
+    full_accuracy_: float | None
 
-    # ------------------------------------------------------------------ learning
+    # ------------------------------------------------------------------ what a subclass says
 
-    def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> RealX:
-        """Learn to explain y (or the model) on the rows of X.
+    @abstractmethod
+    def _method(self) -> Method:
+        """The method as data, once the columns are known."""
 
-        Parameters
-        ----------
-        X : DataFrame, array or tensor, (rows, columns). Text columns count as one feature each.
-        y : labels of any kind, or a model's probabilities (rows, classes).
-        validation : (X, y) to validate on, instead of a share of the rows.
+    @abstractmethod
+    def _levels(self) -> tuple[float, ...]:
+        """The levels to train, once the columns are known."""
+
+    @abstractmethod
+    def _check_levels(self) -> None:
+        """Refuse levels that cannot be, before any work."""
+
+    @property
+    @abstractmethod
+    def _sampler(self) -> Sampler:
+        """Draws masks in training, and defines the mask at test time."""
+
+    @property
+    def _predictor_first(self) -> bool:
+        return False
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> Self:
+        """Learn what to show.
+
+        X : DataFrame, array or tensor (rows, columns); numbers, text, categories, booleans.
+        y : labels (rows,), or a matrix of class probabilities (rows, classes) to explain whatever
+            gave them; leave out with ``model=``.
+        validation : (X_valid, y_valid) instead of holding rows out (y_valid None with ``model=``).
         """
+        self._check_levels()
         if self.choose not in RULES:
             raise InputError(f"choose must be one of {', '.join(RULES)} but is {self.choose!r}.")
-        check_sparsity(self.sparsity)
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
-        _, features, _ = self._sizes
-        method = Method(
-            masker=self.masker_,
-            law=self._law,
-            predictor=self._predictor,
-            selector=self._selector,
-            predictor_first=self.predictor_first,
-        )
-        sparsities = sparsity_path(self.sparsity, features)
+        method, levels = self._method(), self._levels()
         trained = fit(
             method,
-            Settings(sparsities, (seed,)),
+            Settings(levels, (seed,)),
             train,
             valid,
             self.training,
             device=self.device,
-            path=checkpoint_file(self.checkpoint, "realx"),
+            path=checkpoint_file(self.checkpoint, type(self).__name__.lower()),
             show=self.progress,
-            title="REAL-X",
+            title=self.title,
         )
+        shared = trained.predictors[:1] * len(levels) if self._predictor_first else None
         self.settings_ = [
-            Fitted(
-                sparsity, trained.selectors[i], trained.predictors[0 if self.predictor_first else i]
-            )
-            for i, sparsity in enumerate(sparsities)
+            Fitted(level, trained.selectors[i], (shared or trained.predictors)[i])
+            for i, level in enumerate(levels)
         ]
         self.soft_ = targets.soft
         self.history_ = trained.history
@@ -187,18 +129,18 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     def _choose(
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int
     ) -> None:
-        """Judge every λ on validation rows and keep one by the stated rule."""
+        """Judge every setting on validation rows and keep one by the stated rule."""
         full = None
         if self.choose == "tolerance" and len(self.settings_) > 1:
             full = self._full_accuracy(method, train, valid, seed)
         x, target = valid.x.numpy(), valid.target.numpy()
         candidates = []
         for setting in self.settings_:
-            masks = self._run(setting.selector, x) > 0
+            masks = self._select(self._run(setting.selector, x), setting)
             predicted = self._probabilities(setting.predictor, x, masks)
             candidates.append(
                 Candidate(
-                    setting.sparsity,
+                    setting.level,
                     float(masks.mean()),
                     float(hits(predicted, target.argmax(1)).mean()),
                     log_likelihoods(predicted, target),
@@ -211,9 +153,11 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             )
         self.chosen_, self.reason_ = chosen, reason
         self.full_accuracy_ = full
+        levels = [c.sparsity for c in candidates]
+        name = self._sampler.level_name
         self.path_ = pd.DataFrame(
             {
-                "sparsity": [c.sparsity for c in candidates],
+                name: [int(level) for level in levels] if name == "k" else levels,
                 "fraction": [c.fraction for c in candidates],
                 "loglik": [c.loglik for c in candidates],
                 "accuracy": [c.accuracy for c in candidates],
@@ -224,9 +168,8 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
 
     def _full_accuracy(self, method: Method, train: Data, valid: Data, seed: int) -> float:
         """Validation accuracy of a model of its own that always sees everything ("FULL")."""
-        full = Method(method.masker, Bernoulli(1.0), method.predictor)
         trained = fit(
-            full,
+            methods.full(method.masker, self._predictor),
             Settings((0.0,), (seed,)),
             train,
             valid,
@@ -243,29 +186,38 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
 
     # ------------------------------------------------------------------ explaining
 
-    def explain(self, X: Table, *, sparsity: float | None = None) -> Explanation:
-        """Select features for each row: one forward pass, in batches of ``batch_size``.
+    def _select(self, logits: NDArray[Any], setting: Fitted) -> NDArray[np.bool_]:
+        """The mask at test time, (rows, features), by the sampler's one definition."""
+        masks = self._sampler.select(torch.from_numpy(logits), setting.level)
+        return masks.numpy().astype(bool)
 
-        ``sparsity`` picks another λ of the trained path.
-        """
+    def _explain(self, X: Table, level: float | None) -> Explanation:
         table = self._read(X, reset=False)
-        setting = self._setting(sparsity)
-        logits = self._run(setting.selector, self.columns_.matrix(table)).astype(np.float64)
+        setting = self._setting(level)
+        logits = self._run(setting.selector, self.columns_.matrix(table))
         index = table.index.to_numpy() if isinstance(X, pd.DataFrame) else None
+        wide = np.clip(logits.astype(np.float64), -500, 500)
         return Explanation(
-            logits > 0,
-            1 / (1 + np.exp(-np.clip(logits, -500, 500))),
+            self._select(logits, setting),
+            1 / (1 + np.exp(-wide)),
             self.columns_.features,
             index,
-            {"method": "REAL-X", "sparsity": setting.sparsity},
+            {"method": self.title, **self._named_level(setting)},
         )
 
-    def predict_proba(self, X: Table, *, sparsity: float | None = None) -> NDArray[np.float64]:
-        """Class probabilities from the shown features alone, under the explainer's predictor."""
+    def _predict_proba(self, X: Table, level: float | None) -> NDArray[np.float64]:
         matrix = self._matrix(X)
-        setting = self._setting(sparsity)
-        masks = self._run(setting.selector, matrix) > 0
+        setting = self._setting(level)
+        masks = self._select(self._run(setting.selector, matrix), setting)
         return self._probabilities(setting.predictor, matrix, masks).astype(np.float64)
+
+    @abstractmethod
+    def explain(self, X: Table) -> Explanation:
+        """Select features for each row: one forward pass, in batches of ``batch_size``."""
+
+    @abstractmethod
+    def predict_proba(self, X: Table) -> NDArray[np.float64]:
+        """Class probabilities from the shown features alone, under the explainer's predictor."""
 
     def predict(self, X: Table) -> NDArray[Any]:
         """The likeliest class from the shown features alone."""
@@ -281,11 +233,6 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         return shown if isinstance(X, pd.DataFrame) else shown.to_numpy(dtype=np.float64)
 
     @property
-    def sparsity_(self) -> float:
-        """The chosen λ."""
-        return self._setting(None).sparsity
-
-    @property
     def selector_(self) -> nn.Module:
         """The chosen selector: standardised rows -> one logit per feature."""
         return self._setting(None).selector
@@ -295,16 +242,21 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         """The predictor that the chosen selector was judged with."""
         return self._setting(None).predictor
 
-    def _setting(self, sparsity: float | None) -> Fitted:
+    def _named_level(self, setting: Fitted) -> dict[str, float]:
+        name = self._sampler.level_name
+        return {name: int(setting.level) if name == "k" else setting.level}
+
+    def _setting(self, level: float | None) -> Fitted:
         check_is_fitted(self)
-        if sparsity is None:
+        if level is None:
             return self.settings_[self.chosen_]
         for setting in self.settings_:
-            if setting.sparsity == sparsity:
+            if setting.level == level:
                 return setting
+        name = self._sampler.level_name
         raise InputError(
-            f"sparsity must be one of the trained {[s.sparsity for s in self.settings_]} but is "
-            f"{sparsity!r}."
+            f"{name} must be one of the trained "
+            f"{[self._named_level(s)[name] for s in self.settings_]} but is {level!r}."
         )
 
     @property
@@ -317,6 +269,15 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         return hasattr(self, "settings_")
 
     # ------------------------------------------------------------------ on disk
+
+    def _parameters(self) -> dict[str, Any]:
+        """Parameters of this class alone, as plain values."""
+        return {}
+
+    @classmethod
+    def _from_parameters(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """The inverse of `_parameters` and of the levels: arguments of the constructor."""
+        return {"sparsity": [s["level"] for s in config["settings"]]}
 
     def save(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
@@ -333,10 +294,9 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         config = {
             **self._config(),
             "selector": network_config(self._selector),
-            "predictor_first": self.predictor_first,
             "settings": [
                 {
-                    "sparsity": s.sparsity,
+                    "level": s.level,
                     "predictor": next(i for i, p in enumerate(predictors) if p is s.predictor),
                 }
                 for s in self.settings_
@@ -347,6 +307,7 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             "choose": self.choose,
             "tolerance": self.tolerance,
             "full_accuracy": self.full_accuracy_,
+            "parameters": self._parameters(),
         }
         write_folder(Path(folder), config, tensors)
 
@@ -359,20 +320,20 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         predictor: nn.Module | Factory | None = None,
         masker: Masker | None = None,
         device: str = "auto",
-    ) -> RealX:
+    ) -> Self:
         """Read what `save` wrote. Networks and maskers of your own must be passed again."""
-        config, tensors = read_folder(Path(folder), "RealX")
+        config, tensors = read_folder(Path(folder), cls.__name__)
         explainer = cls(
-            sparsity=[s["sparsity"] for s in config["settings"]],
             choose=config["choose"],
             tolerance=config["tolerance"],
             selector=network_from(config["selector"], selector, "selector"),
             predictor=network_from(config["predictor"], predictor, "predictor"),
-            predictor_first=config["predictor_first"],
-            mask_law=law_from(config["mask_law"]),
             batch_size=config["batch_size"],
             device=device,
+            **cls._from_parameters(config),
         )
+        if "mask_law" in explainer.get_params():
+            explainer.set_params(mask_law=law_from(config["mask_law"]))
         explainer._restore(config, masker)
         columns, features, width = explainer._sizes
         predictors = [
@@ -383,7 +344,7 @@ class RealX(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         ]
         explainer.settings_ = [
             Fitted(
-                s["sparsity"],
+                s["level"],
                 restore_network(explainer.selector, columns, features, tensors, f"selector.{i}"),
                 predictors[s["predictor"]],
             )

@@ -1,0 +1,122 @@
+"""The exact posterior P(y = 1 | x_R) of S1, S2 and S3, whichever features R are shown.
+
+Features are independent, so with σ(t) = 1 / (1 + exp(−t)) and g a leaf's log-odds against y = 1::
+
+    P(y = 1 | x_R) = Σ_leaf P(leaf | x11 if shown) · E[σ(−g(x)) | the leaf's shown features]
+
+Leaf A is ½ by symmetry as soon as x1 or x2 is hidden. In the leaves B and C, g is a sum of terms
+of one feature each, so hidden features H are integrated out one after the other::
+
+    F_∅(s) = σ(−s)      F_{H ∪ j}(s) = ∫ F_H(s + g_j(z)) φ(z) dz
+
+at s = what the shown features add up to. Each F_H is computed once, on a grid, and kept as a
+cubic spline of logit F_H(s) + s: it flattens for large s, and both log P and log(1 − P) keep their
+relative accuracy.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.special import expit, log_expit, logsumexp
+
+from unmasked.data.synthetic import _LEAF_FEATURES, _TREES, CONTROL_FLOW, log_odds_against
+from unmasked.errors import InputError
+
+_COLUMNS = CONTROL_FLOW + 1
+_LEAST, _MOST, _POINTS = -1000.0, 60.0, 1500  # the grid of s, even in arcsinh s
+_REACH, _PANELS, _NODES = 10, 20, 16  # z in ±reach, panels on each side of 0, nodes in a panel
+
+
+def posterior(name: str, x: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.float64]:
+    """P(y = 1 | the shown features) for each row of S1, S2 or S3.
+
+    x : (rows, ≥ 11); columns after x11 are noise, and hidden values are never looked at.
+    masks : (rows, features), 1 = shown. -> (rows,)
+
+    >>> x = np.ones((2, 11))
+    >>> masks = np.zeros((2, 11))
+    >>> masks[1, [2, 3, 4, 5, CONTROL_FLOW]] = 1  # f = exp(1 + 1 + 1 + 1 − 4)
+    >>> posterior("S1", x, masks).round(4)
+    array([0.5378, 0.5   ])
+    """
+    if name not in _TREES:
+        raise InputError(f"the synthetic sets are {', '.join(_TREES)} but {name!r} was asked for.")
+    x, masks = np.asarray(x, dtype=np.float64), np.asarray(masks)
+    if x.ndim != 2 or x.shape[1] < _COLUMNS:
+        raise InputError(f"x must be (rows, {_COLUMNS} or more features) but is {x.shape}.")
+    if masks.shape != x.shape:
+        raise InputError(
+            f"masks must have the shape of x, {x.shape}, but have {masks.shape}: "
+            "pass one mask for each row."
+        )
+    if not np.isin(masks, (0, 1)).all():
+        raise InputError("masks must hold only 0 (hidden) and 1 (shown) but hold other values.")
+    shown = masks[:, :_COLUMNS].astype(bool)
+    known = np.where(shown, x[:, :_COLUMNS], 0.0)
+    if not np.isfinite(known).all():
+        raise InputError("shown values must be finite but some are not: hide them or fill them in.")
+    low, high = (_leaf(leaf, known, shown) for leaf in _TREES[name])
+    weight = np.where(shown[:, CONTROL_FLOW], known[:, CONTROL_FLOW] < 0, 0.5)
+    result: NDArray[np.float64] = weight * low + (1 - weight) * high
+    return result
+
+
+def _leaf(leaf: str, known: NDArray[Any], shown: NDArray[Any]) -> NDArray[np.float64]:
+    """P(y = 1 | leaf, the shown features), both (rows, 11), 0 where hidden -> (rows,)."""
+    with np.errstate(over="ignore"):  # infinite odds are a probability of 0
+        s = log_odds_against(leaf, known)  # (rows,)
+    logit = -s
+    if leaf != "A":  # where A has a hidden factor, s is 0 and so P is ½ already
+        features = np.array(_LEAF_FEATURES[leaf])
+        hidden = ~shown[:, features]
+        if leaf == "B":
+            hidden = np.sort(hidden, axis=1)  # terms of one form: only the number hidden counts
+        patterns, which = np.unique(hidden, axis=0, return_inverse=True)
+        for i, pattern in enumerate(patterns):
+            rows = which.ravel() == i
+            logit[rows] = _logit(leaf, tuple(features[pattern].tolist()), s[rows])
+    result: NDArray[np.float64] = expit(logit)
+    return result
+
+
+def _logit(leaf: str, hidden: tuple[int, ...], s: NDArray[Any]) -> NDArray[np.float64]:
+    """logit F_H(s) for s of any shape; here s counts hidden features as if they were 0."""
+    if not hidden:
+        return -s
+    flat: NDArray[np.float64] = _table(leaf, hidden)(np.arcsinh(np.clip(s, _LEAST, _MOST)))
+    return flat - s
+
+
+@cache
+def _table(leaf: str, hidden: tuple[int, ...]) -> Any:
+    """A spline in arcsinh s of logit F_H(s) + s.
+
+    The first hidden feature is integrated over the table of the others. So x10, whose exp(−z)
+    needs the most care, comes before all others, where no table is involved yet.
+    """
+    nodes, weights = _rule()  # (nodes,) both
+    probe = np.zeros((len(nodes), _COLUMNS))
+    constant = log_odds_against(leaf, probe)
+    probe[:, hidden[0]] = nodes
+    term = log_odds_against(leaf, probe) - constant  # g_j, as far as it differs from g_j(0)
+    grid = np.linspace(np.arcsinh(_LEAST), np.arcsinh(_MOST), _POINTS)
+    s = np.sinh(grid)
+    logit = _logit(leaf, hidden[1:], s[:, None] + term)  # (points, nodes)
+    shows, fails = (logsumexp(log_expit(t), axis=1, b=weights) for t in (logit, -logit))
+    return CubicSpline(grid, shows - fails + s)
+
+
+@cache
+def _rule() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes and weights (nodes,) of ∫ f(z) φ(z) dz: Gauss–Legendre in panels that part at 0."""
+    t, weight = np.polynomial.legendre.leggauss(_NODES)
+    edges = np.linspace(-_REACH, _REACH, 2 * _PANELS + 1)
+    half = np.diff(edges)[:, None] / 2  # (panels, 1)
+    z = ((edges[:-1, None] + half) + half * t).ravel()
+    density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    return z, (half * weight).ravel() * density

@@ -1,0 +1,124 @@
+"""`fit`: the engine's front door. Where memory does not suffice, the stack is trained in parts."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from unmasked.engine.device import choose_device
+from unmasked.engine.loop import train
+from unmasked.engine.method import Data, Method, Settings
+from unmasked.engine.options import Training
+from unmasked.engine.program import Program
+from unmasked.engine.progress import Show
+from unmasked.engine.trained import Trained
+from unmasked.errors import InputError, MemoryWarning
+
+
+def fit(
+    method: Method,
+    settings: Settings,
+    train: Data | Sequence[Data],
+    valid: Data | Sequence[Data],
+    training: Training | None = None,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype = torch.float32,
+    path: Path | None = None,
+    show: Show = "auto",
+    title: str = "training",
+) -> Trained:
+    """Train a method in all settings as one stacked program.
+
+    ``train`` and ``valid`` are rows for all worlds, or a list with the rows of each.
+    ``path`` names a checkpoint file: a run that was killed continues from it, to the same result.
+    Ctrl-C ends training after the current step and keeps the best weights so far; before a
+    selector has started there is nothing to keep, and KeyboardInterrupt is raised.
+    Where the device's memory does not suffice, the settings are trained in several programs, one
+    after the other, to the same result.
+    """
+    rows = [train] if isinstance(train, Data) else list(train)
+    held_out = [valid] if isinstance(valid, Data) else list(valid)
+    if not all(data.rows for data in [*rows, *held_out]):
+        raise InputError(
+            f"training needs rows to learn from and rows to validate on, but got {rows[0].rows} "
+            f"and {held_out[0].rows}; give more rows."
+        )
+    options = (training or Training()).resolve(rows[0].rows)
+    where = choose_device(device)
+    return _fit(method, settings, rows, held_out, options, where, dtype, path, show, title)
+
+
+def _fit(
+    method: Method,
+    settings: Settings,
+    rows: list[Data],
+    held_out: list[Data],
+    training: Training,
+    device: torch.device,
+    dtype: torch.dtype,
+    path: Path | None,
+    show: Show,
+    title: str,
+) -> Trained:
+    try:
+        program = Program(method, settings, rows, held_out, device, dtype)
+        return train(program, training, path, show, title)
+    except torch.OutOfMemoryError:
+        if len(settings.seeds) * len(settings.levels) == 1:
+            raise InputError(
+                f"the memory of {device} does not suffice for one setting at a time; lower "
+                f"batch_size ({training.batch_size}) or use smaller networks."
+            ) from None
+    program = None  # type: ignore[assignment]  # what it holds must go before the halves start
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    halves = _halves(settings, rows, held_out)
+    warnings.warn(
+        f"the memory of {device} does not suffice for {len(settings.seeds)} × "
+        f"{len(settings.levels)} settings at once; they are trained in two halves, to the same "
+        "result.",
+        MemoryWarning,
+        stacklevel=3,
+    )
+    parts = []
+    for i, (own, own_rows, own_held_out) in enumerate(halves):
+        own_path = None if path is None else path.with_name(f"{path.stem}-{i + 1}{path.suffix}")
+        part = _fit(
+            method, own, own_rows, own_held_out, training, device, dtype, own_path, show, title
+        )
+        if part.interrupted and i == 0:
+            raise KeyboardInterrupt  # the other half has not started; the checkpoint stays
+        parts.append(part)
+    return Trained.join(parts)
+
+
+def _halves(
+    settings: Settings, rows: list[Data], held_out: list[Data]
+) -> list[tuple[Settings, list[Data], list[Data]]]:
+    """Half of the worlds each; of a single world, half of the levels each."""
+    if len(settings.seeds) > 1:
+        middle = len(settings.seeds) // 2
+        return [
+            (
+                replace(settings, seeds=settings.seeds[part]),
+                rows if len(rows) == 1 else rows[part],
+                held_out if len(held_out) == 1 else held_out[part],
+            )
+            for part in (slice(None, middle), slice(middle, None))
+        ]
+    middle = len(settings.levels) // 2
+
+    def cut(data: list[Data], part: slice) -> list[Data]:
+        return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
+
+    return [
+        (replace(settings, levels=settings.levels[part]), cut(rows, part), cut(held_out, part))
+        for part in (slice(None, middle), slice(middle, None))
+    ]

@@ -1,0 +1,152 @@
+"""One training step: on the CPU as it is written, on CUDA compiled and captured as a graph.
+
+The captured step reads fixed places in memory (which rows, the noise, the learning rates, which
+rows are active); running it is copying into those places and one launch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unmasked.engine import noise
+from unmasked.engine.optimiser import Optimiser
+from unmasked.engine.program import Batch, Program
+from unmasked.errors import UnmaskedWarning
+
+_WARM_UP = 3  # steps that torch wants to see before it captures
+
+
+class Stepper:
+    """Runs the steps of one phase for the worlds and settings that compute now."""
+
+    def __init__(
+        self, program: Program, trains: frozenset[str], optimisers: dict[str, Optimiser]
+    ) -> None:
+        self.program, self.trains, self.optimisers = program, trains, optimisers
+        self.judged = "selector" if "selector" in trains else "predictor"
+        self._losses: Any = self._plain_losses
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._captures = program.device.type == "cuda" and not program.random_layers
+
+    def __call__(
+        self, rows: Tensor, epoch: int, step: int, active: dict[str, Tensor | None]
+    ) -> Tensor:
+        """One step on ``rows`` (W, B); the loss of what is judged, one for each slot."""
+        draws = self.program.noise(self.trains, rows.shape[1], epoch, step)
+        if not self._captures:
+            with self._layers_noise(epoch, step):
+                return self._step(rows, draws, active)
+        if self._graph is None:
+            self._capture(rows, draws, active)
+        assert self._graph is not None
+        self._rows.copy_(rows)
+        for name, value in draws.items():
+            self._noise[name].copy_(value)
+        for name, which in active.items():
+            if which is not None:
+                own = self._active[name]
+                assert own is not None
+                own.copy_(which)
+        self._graph.replay()
+        return self._loss
+
+    def _plain_losses(self, leaves: dict[str, Any], batch: Batch) -> dict[str, Tensor]:
+        return self.program.losses(self.trains, leaves, batch)
+
+    def _step(
+        self, rows: Tensor, draws: dict[str, Tensor], active: dict[str, Tensor | None]
+    ) -> Tensor:
+        program = self.program
+        x, target, masks = program.train.take(program.worlds, program.columns, rows)
+        leaves = {name: program.stacks[name].weights(learn=True) for name in self.optimisers}
+        losses = self._losses(leaves, Batch(x, target, masks, draws))
+        names = [(name, key) for name in leaves for key in leaves[name]]
+        gradients = torch.autograd.grad(
+            torch.stack([loss.sum() for loss in losses.values()]).sum(),
+            [leaves[name][key] for name, key in names],
+        )
+        for name, optimiser in self.optimisers.items():
+            own = [g for g, (owner, _) in zip(gradients, names, strict=True) if owner == name]
+            optimiser.step(program.stacks[name].gather(own), active[name])
+        return losses[self.judged].detach().flatten()
+
+    # ------------------------------------------------------------------ CUDA
+
+    def _capture(
+        self, rows: Tensor, draws: dict[str, Tensor], active: dict[str, Tensor | None]
+    ) -> None:
+        self._rows = rows.clone()
+        self._noise = {name: value.clone() for name, value in draws.items()}
+        self._active = {
+            name: None if value is None else value.clone() for name, value in active.items()
+        }
+        stacks = [self.program.stacks[name] for name in self.optimisers]
+        before = [{k: v.clone() for k, v in stack.state().items()} for stack in stacks]
+        moments = [
+            {k: v.clone() for k, v in optimiser.state().items()}
+            for optimiser in self.optimisers.values()
+        ]
+        self._compile()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UP):
+                self._step(self._rows, self._noise, self._active)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._loss = self._step(self._rows, self._noise, self._active)
+        self._graph = graph
+        with torch.no_grad():  # warming up has moved the weights: put all back where it was
+            for stack, state in zip(stacks, before, strict=True):
+                for name, value in stack.state().items():
+                    value.copy_(state[name])
+            for optimiser, state in zip(self.optimisers.values(), moments, strict=True):
+                for name, value in optimiser.state().items():
+                    value.copy_(state[name]) if name in state else value.zero_()
+
+    def _compile(self) -> None:
+        """Compile the losses; where no compiler works, the graph is captured without."""
+        compiled = torch.compile(self._plain_losses, dynamic=False)
+        program = self.program
+        try:
+            x, target, masks = program.train.take(program.worlds, program.columns, self._rows)
+            leaves = {name: program.stacks[name].weights(learn=True) for name in self.optimisers}
+            compiled(leaves, Batch(x, target, masks, self._noise))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            detail = (str(error) or type(error).__name__).splitlines()[0]
+            warnings.warn(
+                f"the training step could not be compiled ({detail}); it runs without, slower "
+                "and with the same result.",
+                UnmaskedWarning,
+                stacklevel=2,
+            )
+            return
+        self._losses = compiled
+
+    # ------------------------------------------------------------------ random layers
+
+    def _layers_noise(self, epoch: int, step: int) -> Any:
+        """Random layers (dropout) see the same state in every setting of a step."""
+        return (
+            _seeded(self.program.device, epoch, step)
+            if self.program.random_layers
+            else nullcontext()
+        )
+
+
+@contextmanager
+def _seeded(device: torch.device, epoch: int, step: int) -> Iterator[None]:
+    """torch's own random state, set by (epoch, step) and put back afterwards."""
+    source = noise.generator(torch.device("cpu"), 0, "layers", epoch, step)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(source.initial_seed())
+        yield

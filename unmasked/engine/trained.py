@@ -1,0 +1,60 @@
+"""What came out of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import nn
+
+from unmasked.engine.stack import Stack
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The networks and how they came about.
+
+    There is one score, epoch, predictor and selector for each setting; without a selector, one
+    for each world where the predictor is shared by its settings.
+    """
+
+    stacks: dict[str, Stack]
+    scores: list[float]
+    epochs: list[int]
+    history: list[dict[str, Any]]
+    interrupted: bool
+    seconds: float
+
+    @cached_property
+    def predictors(self) -> list[nn.Module]:
+        """As ordinary modules in evaluation mode, on the CPU."""
+        return self._modules("predictor")
+
+    @cached_property
+    def selectors(self) -> list[nn.Module]:
+        """As ordinary modules in evaluation mode, on the CPU; none for an evaluator."""
+        return self._modules("selector")
+
+    def _modules(self, name: str) -> list[nn.Module]:
+        stack = self.stacks.get(name)
+        return [] if stack is None else [stack.module(i) for i in range(stack.count)]
+
+    @classmethod
+    def join(cls, parts: Sequence[Trained]) -> Trained:
+        """Settings that were trained in several programs, in order."""
+        first = parts[0]
+        stacks = {
+            name: Stack.join([part.stacks[name] for part in parts])
+            for name in ("predictor", "selector")
+            if name in first.stacks
+        }
+        return cls(
+            stacks,
+            [score for part in parts for score in part.scores],
+            [epoch for part in parts for epoch in part.epochs],
+            [{"part": i, **note} for i, part in enumerate(parts) for note in part.history],
+            any(part.interrupted for part in parts),
+            sum(part.seconds for part in parts),
+        )

@@ -1,0 +1,9 @@
+"""Explainers: learn to select features, explain in one forward pass."""
+
+from unmasked.explainers.base import DEFAULT_SELECTOR, Explainer, Fitted
+from unmasked.explainers.full import Full
+from unmasked.explainers.joint import BaseX, Invase
+from unmasked.explainers.l2x import L2X
+from unmasked.explainers.realx import RealX
+
+__all__ = ["DEFAULT_SELECTOR", "L2X", "BaseX", "Explainer", "Fitted", "Full", "Invase", "RealX"]

@@ -1,0 +1,95 @@
+"""Tables as text, as Markdown and as a page."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unmasked.report.page import Section, TableBlock, footer, render
+from unmasked.reproduce.tables import Table, tables
+
+WIDTH = 120
+TITLE = "S1, S2 and S3: ours beside the paper's"
+
+
+def to_text(table: Table) -> str:
+    """Aligned columns, at most 120 characters wide; a wider block continues below itself."""
+    parts = [f"{table.title}\n{'=' * len(table.title)}"]
+    parts += [f"{block.title}\n{_aligned(block.table)}" for block in table.blocks]
+    notes = [
+        textwrap.fill(note, WIDTH, initial_indent="- ", subsequent_indent="  ")
+        for note in table.notes
+    ]
+    return "\n\n".join([*parts, "\n".join(notes)]) + "\n"
+
+
+def _aligned(block: TableBlock) -> str:
+    lines = [block.header, *block.rows]
+    widths = [max(len(line[c]) for line in lines) for c in range(len(block.header))]
+    pages: list[list[int]] = [[0]]
+    for column in range(1, len(widths)):
+        if sum(widths[c] + 2 for c in pages[-1]) + widths[column] > WIDTH and len(pages[-1]) > 1:
+            pages.append([0])  # the labels again
+        pages[-1].append(column)
+    return "\n\n".join(_page(lines, widths, page) for page in pages)
+
+
+def _page(lines: list[list[str]], widths: list[int], columns: list[int]) -> str:
+    text: list[str] = []
+    for line in lines:
+        cells = [line[c].rjust(widths[c]) if c else line[c].ljust(widths[c]) for c in columns]
+        text += [""] if not any(line[1:]) and len(text) > 1 else []  # a group begins
+        text.append("  ".join(cells).rstrip())
+    rule = "-" * max(len(line) for line in text)
+    return "\n".join([text[0], rule, *text[1:]])
+
+
+def to_markdown(table: Table) -> str:
+    """Pipe tables below headings; stressed lines have bold labels."""
+    parts = [f"## {table.title}"]
+    for block in table.blocks:
+        header, rows = block.table.header, block.table.rows
+        lines = [_piped(header), _piped([":---"] + ["---:"] * (len(header) - 1))]
+        for i, row in enumerate(rows):
+            first = f"**{row[0]}**" if i in block.table.stressed else row[0]
+            lines.append(_piped([first, *row[1:]]))
+        parts += [f"### {block.title}", "\n".join(lines)]
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in table.notes)]) + "\n"
+
+
+def _piped(cells: list[str]) -> str:
+    return "| " + " | ".join(c.replace("|", "\\|").replace("<", "&lt;") for c in cells) + " |"
+
+
+def to_html(found: list[Table], title: str, lead: list[str], footer: str) -> str:
+    """One self-contained page; each table starts with its first note and ends with the others."""
+    sections = []
+    for table in found:
+        sections.append(Section(table.title, table.notes[:1]))
+        sections += [Section(block.title, table=_narrow(block.table)) for block in table.blocks]
+        sections[-1] = replace(sections[-1], after=table.notes[1:])
+    return render(title, lead, sections, footer)
+
+
+def _narrow(block: TableBlock) -> TableBlock:
+    """Shorter errors: six columns of figures then fit the page without scrolling."""
+    return replace(block, rows=[[c.replace(" ± 0.", " ±.") for c in row] for row in block.rows])
+
+
+def write_tables(
+    folder: Path, rows: list[dict[str, Any]], facts: dict[str, Any], lead: list[str]
+) -> None:
+    """Write ``tables.txt``, ``tables.md`` and ``tables.html`` into a folder.
+
+    ``facts`` are ``report.results.provenance``'s; ``lead`` is what was found, in plain words.
+    """
+    found, origin = tables(rows), footer(facts)
+    wrapped = [textwrap.fill(paragraph, WIDTH) for paragraph in [*lead, origin]]
+    text = "\n\n".join([TITLE, *wrapped[:-1], *map(to_text, found), wrapped[-1]])
+    markdown = "\n\n".join([f"# {TITLE}", *lead, *map(to_markdown, found), origin])
+    (folder / "tables.txt").write_text(text + "\n", encoding="utf-8")
+    (folder / "tables.md").write_text(markdown + "\n", encoding="utf-8")
+    page = to_html(found, TITLE, lead, origin)
+    (folder / "tables.html").write_text(page, encoding="utf-8")
