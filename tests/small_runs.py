@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from unmasked import methods
 from unmasked.engine import Data, Method, Settings, Trained, Training, fit
 from unmasked.masking import Token
 from unmasked.masklaws import Bernoulli
@@ -19,7 +21,7 @@ torch.set_num_threads(1)  # networks this small only wait for a second thread
 COLUMNS = 4
 TINY = MLP(hidden=(6,), activation="tanh")
 TINY_BATCH = MLP(hidden=(6,), activation="tanh", normalisation="batch")
-SIX = Settings(sparsities=(0.0, 0.2, 1.0), seeds=(0, 1))
+SIX = Settings(levels=(0.0, 0.2, 1.0), seeds=(0, 1))
 FAST = Training(epochs=10, batch_size=20, learning_rate=0.05, selector_learning_rate=0.02)
 
 
@@ -46,13 +48,24 @@ def data(rows: int = 100, seed: int = 0) -> Data:
 
 
 def method(network: Any = TINY, *, predictor_first: bool = False, explains: bool = True) -> Method:
-    return Method(
-        Token(),
-        Bernoulli(),
-        predictor=network,
-        selector=network if explains else None,
-        predictor_first=predictor_first,
+    """REAL-X, or the predictor alone (EVAL-X)."""
+    if not explains:
+        return methods.eval_x(Token(), Bernoulli(), network)
+    return methods.real_x(
+        Token(), Bernoulli(), network, network, predictor_first=predictor_first
     )
+
+
+# Every composition with levels that suit it: prices, numbers of features, subsets, explanations.
+METHODS: dict[str, tuple[Callable[[Any], Method], tuple[float, ...]]] = {
+    "REAL-X": (method, (0.0, 0.2, 1.0)),
+    "REAL-X-STEP": (lambda net: method(net, predictor_first=True), (0.0, 0.2, 1.0)),
+    "BASE-X": (lambda net: methods.base_x(Token(), net, net), (0.0, 0.2, 1.0)),
+    "INVASE": (lambda net: methods.invase(Token(), net, net), (0.0, 0.2, 1.0)),
+    "L2X": (lambda net: methods.l2x(Token(), net, net, 3, 0.5), (1, 2, 3)),
+    "ROAR": (lambda net: methods.roar(Token(), net), (0, 1, 2)),
+    "subsets": (lambda net: methods.subsets(Token(), net), (0, 5, 15)),
+}
 
 
 def train(
@@ -61,13 +74,15 @@ def train(
     training: Training = FAST,
     path: Path | None = None,
     rows: int = 100,
+    learn: Any = None,
+    validate: Any = None,
 ) -> Trained:
     """Fit in double precision on the CPU, where equal means equal."""
     return fit(
         what,
         settings,
-        data(rows),
-        data(400, seed=1),
+        data(rows) if learn is None else learn,
+        data(400, seed=1) if validate is None else validate,
         training,
         device="cpu",
         dtype=torch.float64,

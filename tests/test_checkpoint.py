@@ -14,10 +14,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from small_runs import FAST, TINY, data, method, train
 
+from unmasked import methods
 from unmasked.engine import Settings, fit
 from unmasked.errors import OutputError, SavedError
-from unmasked.masking import Groups
-from unmasked.masklaws import UniformSize
+from unmasked.masking import Groups, Token
+from unmasked.masklaws import Bernoulli, UniformSize
 from unmasked.networks import MLP
 from unmasked.samplers import RebarBernoulli
 
@@ -86,12 +87,13 @@ OTHERS: dict[str, dict[str, Any]] = {
     "labels": {"train": replace(data(), target=data().target.flip(1))},
     "validation rows": {"valid": data(400, seed=2)},
     "masker": {"method": replace(method(), masker=Groups((0, 1, 2, 3)))},
-    "law": {"method": replace(method(), law=UniformSize())},
-    "sampler": {"method": replace(method(), sampler=RebarBernoulli(0.5))},
+    "law": {"method": methods.real_x(Token(), UniformSize(), TINY, TINY)},
+    "sampler": {"method": methods.real_x(Token(), Bernoulli(), TINY, TINY, RebarBernoulli(0.5))},
+    "source": {"method": methods.base_x(Token(), TINY, TINY)},
     "order": {"method": method(predictor_first=True)},
     "initial weights": {"method": method(MLP((5,), "tanh"))},
     "activation": {"method": method(RELU)},  # starts from the very same weights
-    "selector's activation": {"method": replace(method(), selector=RELU)},
+    "selector's activation": {"method": methods.real_x(Token(), Bernoulli(), TINY, RELU)},
     "precision": {"dtype": torch.float32},
 }
 

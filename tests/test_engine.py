@@ -22,6 +22,7 @@ from small_runs import (
 )
 from torch import nn
 
+from unmasked import methods
 from unmasked.engine import Data, Method, Settings, Trained, Training, fit
 from unmasked.engine.program import Program
 from unmasked.errors import InputError
@@ -53,7 +54,7 @@ def assert_stacked_equals_separate(what: Method, training: Training, rounding: f
     alone = [
         train(what, Settings((sparsity,), (seed,)), training)
         for seed in SIX.seeds
-        for sparsity in SIX.sparsities
+        for sparsity in SIX.levels
     ]
     assert together.epochs == [one.epochs[0] for one in alone]
     assert together.scores == pytest.approx([one.scores[0] for one in alone], abs=1e-10)
@@ -87,8 +88,9 @@ def test_stacked_equals_separate_when_some_stop_early(predictor_first: bool) -> 
 def test_what_can_be_vectorised_is(network: Any, maps: bool) -> None:
     """Else the test above compares a loop with a loop; random layers must run one at a time."""
     rows = data(20)
-    program = Program(method(network), SIX, rows, rows, torch.device("cpu"), torch.float64)
-    assert program.vectorise == maps
+    program = Program(method(network), SIX, [rows], [rows], torch.device("cpu"), torch.float64)
+    assert program.random_layers != maps
+    assert program.vectorise
 
 
 @each_order
@@ -138,7 +140,7 @@ def test_the_kept_networks_are_those_of_the_best_epoch(
 
 def test_an_evaluators_kept_network_gives_its_best_score() -> None:
     """With everything shown the validation score has no luck in it."""
-    what = Method(Token(), Bernoulli(1.0), predictor=TINY_BATCH)
+    what = methods.full(Token(), TINY_BATCH)
     trained = train(what, Settings(seeds=(0,)))
     rows = data(400, seed=1)
     with torch.no_grad():
@@ -240,7 +242,12 @@ def test_no_rows_are_refused_by_number(learn: int, validate: int) -> None:
 
 @pytest.mark.parametrize("name", ["predictor", "selector"])
 def test_a_network_of_the_wrong_width_is_refused_by_name(name: str) -> None:
-    wrong = replace(method(), **{name: nn.Linear(2 * COLUMNS if name == "predictor" else 4, 7)})
+    wrong = methods.real_x(
+        Token(),
+        Bernoulli(),
+        nn.Linear(2 * COLUMNS, 7) if name == "predictor" else TINY,
+        nn.Linear(COLUMNS, 7) if name == "selector" else TINY,
+    )
     with pytest.raises(InputError, match=rf"the {name} must return shape .*but returned \(2, 7\)"):
         train(wrong, ONE)
 

@@ -148,7 +148,7 @@ with warnings.catch_warnings(record=True) as caught:
     )
 by_hand = [
     score_by_hand(p, s, sparsity, data(400, seed=1))
-    for p, s, sparsity in zip(trained.predictors, trained.selectors, two.sparsities)
+    for p, s, sparsity in zip(trained.predictors, trained.selectors, two.levels)
 ]
 print(json.dumps({
     "warnings": [f"{w.category.__name__}: {w.message}" for w in caught],
@@ -241,7 +241,7 @@ def test_control_c_keeps_the_best_and_can_be_resumed(tmp_path: Path, at_step: An
         cut = train(method(), TWO, SHORT, path=path)
     assert cut.interrupted
     assert signal.getsignal(signal.SIGINT) is handler
-    for i, sparsity in enumerate(TWO.sparsities):
+    for i, sparsity in enumerate(TWO.levels):
         by_hand = score_by_hand(cut.predictors[i], cut.selectors[i], sparsity, data(400, seed=1))
         assert by_hand == pytest.approx(cut.scores[i], abs=1e-10)
     at_step(-1, crash)

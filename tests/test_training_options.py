@@ -45,7 +45,7 @@ def test_a_negative_price_is_refused_by_value(sparsity: float) -> None:
 
 def test_settings_need_a_sparsity_and_a_seed() -> None:
     with pytest.raises(InputError, match="at least one"):
-        Settings(sparsities=())
+        Settings(levels=())
     with pytest.raises(InputError, match="at least one"):
         Settings(seeds=())
 

@@ -77,7 +77,7 @@ class Sampler(ABC):
         """What showing costs in training, in nats: an exact expectation over masks."""
 
     @abstractmethod
-    def price(self, fraction: Tensor, level: Level) -> Tensor:
+    def price(self, fraction: Float[Tensor, ""], level: Level) -> Float[Tensor, ""]:
         """What showing a fraction of the features costs at test time."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class _Bernoulli(Sampler):
     def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
         return level * torch.sigmoid(logits).mean()  # λ · E[fraction]: exact
 
-    def price(self, fraction: Tensor, level: Level) -> Tensor:
+    def price(self, fraction: Float[Tensor, ""], level: Level) -> Float[Tensor, ""]:
         return level * fraction
 
     def select(
@@ -255,7 +255,7 @@ class ConcreteTopK(Sampler):
     def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
         return logits.new_zeros(())
 
-    def price(self, fraction: Tensor, level: Level) -> Tensor:
+    def price(self, fraction: Float[Tensor, ""], level: Level) -> Float[Tensor, ""]:
         return torch.zeros_like(fraction)
 
     def select(

@@ -10,8 +10,12 @@ of one feature each, so hidden features H are integrated out one after the other
     F_∅(s) = σ(−s)      F_{H ∪ j}(s) = ∫ F_H(s + g_j(z)) φ(z) dz
 
 at s = what the shown features add up to. Each F_H is computed once, on a grid, and kept as a
-cubic spline of logit F_H(s) + s: it flattens for large s, and both log P and log(1 − P) keep their
-relative accuracy.
+cubic spline of logit F_H(s) + s, which is flat for large s and accurate in both tails.
+
+Accuracy, for |x| ≤ 8: the absolute error is below 1e-10, the relative error of P and of 1 − P
+below 1e-9. The largest measured were 4e-11 and 7e-10, against eight times the grid with four times
+the nodes and, with none of the tables, against quadrature over all hidden features at once.
+Farther out x9 can take s below −20, where the absolute error with x10 hidden reaches 3e-8.
 """
 
 from __future__ import annotations
@@ -54,12 +58,16 @@ def posterior(name: str, x: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.flo
             f"masks must have the shape of x, {x.shape}, but have {masks.shape}: "
             "pass one mask for each row."
         )
-    if not np.isin(masks, (0, 1)).all():
-        raise InputError("masks must hold only 0 (hidden) and 1 (shown) but hold other values.")
+    other = masks[~np.isin(masks, (0, 1))]
+    if len(other):
+        raise InputError(f"masks must hold only 0 (hidden) and 1 (shown) but hold {other[0]}.")
     shown = masks[:, :_COLUMNS].astype(bool)
     known = np.where(shown, x[:, :_COLUMNS], 0.0)
     if not np.isfinite(known).all():
-        raise InputError("shown values must be finite but some are not: hide them or fill them in.")
+        raise InputError(
+            f"shown values must be finite but one is {known[~np.isfinite(known)][0]}: "
+            "hide it or fill it in."
+        )
     low, high = (_leaf(leaf, known, shown) for leaf in _TREES[name])
     weight = np.where(shown[:, CONTROL_FLOW], known[:, CONTROL_FLOW] < 0, 0.5)
     result: NDArray[np.float64] = weight * low + (1 - weight) * high
@@ -97,7 +105,7 @@ def _table(leaf: str, hidden: tuple[int, ...]) -> Any:
     """A spline in arcsinh s of logit F_H(s) + s.
 
     The first hidden feature is integrated over the table of the others. So x10, whose exp(−z)
-    needs the most care, comes before all others, where no table is involved yet.
+    needs the most care, is integrated before all others, when no table is involved yet.
     """
     nodes, weights = _rule()  # (nodes,) both
     probe = np.zeros((len(nodes), _COLUMNS))
@@ -107,8 +115,8 @@ def _table(leaf: str, hidden: tuple[int, ...]) -> Any:
     grid = np.linspace(np.arcsinh(_LEAST), np.arcsinh(_MOST), _POINTS)
     s = np.sinh(grid)
     logit = _logit(leaf, hidden[1:], s[:, None] + term)  # (points, nodes)
-    shows, fails = (logsumexp(log_expit(t), axis=1, b=weights) for t in (logit, -logit))
-    return CubicSpline(grid, shows - fails + s)
+    one, zero = (logsumexp(log_expit(t), axis=1, b=weights) for t in (logit, -logit))  # log P
+    return CubicSpline(grid, one - zero + s)
 
 
 @cache

@@ -363,7 +363,8 @@ class Program:
             return {"score": loglik, "loglik": loglik}
         loglik, fraction = self._shown_loglik()  # (W, S) each
         assert self.method.selector is not None
-        score = loglik - self.method.selector.sampler.price(fraction, self.levels.double())
+        price = self.method.selector.sampler.price
+        score = loglik - over_leading(price, 2, fraction, self.levels.double())
         return {
             "score": score.flatten(),
             "loglik": loglik.flatten(),
