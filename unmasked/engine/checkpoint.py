@@ -15,7 +15,7 @@ from torch import Tensor
 from unmasked.errors import OutputError, SavedError
 
 _KEY = "unmasked-checkpoint"
-_VERSION = 1
+_VERSION = 2
 
 
 def fingerprint(description: str, tensors: list[Tensor]) -> str:
@@ -31,6 +31,24 @@ def _sum(tensors: dict[str, Tensor]) -> str:
     return fingerprint("", [tensors[name] for name in sorted(tensors)])
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a place where no checkpoint can be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe = path.with_name(path.name + ".part")
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: Exception) -> OutputError:
+    return OutputError(
+        f"the checkpoint {path} cannot be written ({error}); "
+        "free some space or choose another folder."
+    )
+
+
 def write(path: Path, run: str, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Replace the checkpoint at ``path`` in one atomic step."""
     temporary = path.with_name(path.name + ".part")
@@ -43,10 +61,7 @@ def write(path: Path, run: str, values: dict[str, Any], tensors: dict[str, Tenso
             os.fsync(handle.fileno())
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
-        raise OutputError(
-            f"the checkpoint {path} cannot be written ({error}); "
-            "free some space or choose another folder."
-        ) from error
+        raise _unwritable(path, error) from error
 
 
 def read(path: Path, run: str) -> tuple[dict[str, Any], dict[str, Tensor]] | None:

@@ -104,7 +104,7 @@ class _Run:
                 self._save_sometimes()
             self._restore_best()
             if self.state.phase + 1 == len(self.phases):
-                self.save_now()
+                self.save_now(finished=True)
                 return False
             self.state.phase, self.state.epoch = self.state.phase + 1, 0
             self._enter_phase()
@@ -248,18 +248,20 @@ class _Run:
         if time.monotonic() - self.saved_at >= wait:
             self.save_now()
 
-    def save_now(self) -> None:
-        """Write the checkpoint, if one is wanted."""
+    def save_now(self, *, finished: bool = False) -> None:
+        """Write the checkpoint, if one is wanted; of a finished run, only what was kept."""
         if self.path is None:
             return
         started = time.monotonic()
         program, state = self.program, self.state
         tensors = {f"keeper/{k}": v for k, v in self.keeper.state().items()}
-        for name, stack in program.stacks.items():
-            tensors |= {f"stack/{name}/{k}": v for k, v in stack.state().items()}
-        for name, optimiser in self.optimisers.items():
-            tensors |= {f"optimiser/{name}/{k}": v for k, v in optimiser.state().items()}
+        if not finished:
+            for name, stack in program.stacks.items():
+                tensors |= {f"stack/{name}/{k}": v for k, v in stack.state().items()}
+            for name, optimiser in self.optimisers.items():
+                tensors |= {f"optimiser/{name}/{k}": v for k, v in optimiser.state().items()}
         values = {
+            "finished": finished,
             "phase": state.phase,
             "epoch": state.epoch,
             "history": state.history,
@@ -289,11 +291,13 @@ class _Run:
         def part(prefix: str) -> dict[str, Tensor]:
             return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
+        self.keeper.load(part("keeper/"), program.device)
+        if values["finished"]:
+            return True
         for name, stack in program.stacks.items():
             stack.load(part(f"stack/{name}/"))
         for name, optimiser in self.optimisers.items():
             optimiser.load(part(f"optimiser/{name}/"))
-        self.keeper.load(part("keeper/"), program.device)
         return True
 
 
@@ -302,8 +306,8 @@ def train(
 ) -> Trained:
     """Train one program from its start, or from its checkpoint, to the end."""
     run = _Run(program, training, path)
-    if not run.resume():
-        run.save_now()  # a place that cannot be written is noticed before the work, not after
+    if path is not None and not run.resume():
+        checkpoint.check_writable(path)  # noticed before the work, not after
     assert training.epochs is not None
     total = training.epochs * len(run.phases)
     with (

@@ -86,24 +86,26 @@ class Stack:
         ``weights`` are those of `weights`, with or without gradients. Layers that are understood
         run as batched products; other modules through vmap; what vmap refuses, one at a time.
         """
+        return self.forward_with({**weights, **self.buffers}, x, training=training)
+
+    def forward_with(self, values: Weights, x: Tensor, *, training: bool = False) -> Tensor:
+        """`forward` with weights and buffers of any networks of this architecture."""
         if x.shape[0] == 1:
-            return self._one(weights, self.buffers, x, 0, training).unsqueeze(0)
+            return self._one(values, x, 0, training).unsqueeze(0)
         if self.mode == "layers":
-            return stacked_layers(self._train, weights, x)
+            return stacked_layers(self._train, values, x)
         template = self._train if training else self._eval
         if self.mode == "vmap":
-            return torch.vmap(lambda w, b, rows: functional_call(template, {**w, **b}, (rows,)))(
-                weights, self.buffers, x
-            )
+            return torch.vmap(lambda own, rows: functional_call(template, own, (rows,)))(values, x)
         state = torch.get_rng_state()
         results = []
         for i in range(x.shape[0]):
             torch.set_rng_state(state)  # random layers must not feel how many neighbours there are
-            results.append(self._one(weights, self.buffers, x, i, training))
+            results.append(self._one(values, x, i, training))
         return torch.stack(results)
 
-    def _one(self, weights: Weights, buffers: Weights, x: Tensor, row: int, train: bool) -> Tensor:
-        own = {name: value[row] for name, value in (weights | buffers).items()}
+    def _one(self, values: Weights, x: Tensor, row: int, train: bool) -> Tensor:
+        own = {name: value[row] for name, value in values.items()}
         result: Tensor = functional_call(self._train if train else self._eval, own, (x[row],))
         return result
 

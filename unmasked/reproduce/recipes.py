@@ -1,0 +1,180 @@
+"""Recipes of the synthetic tables: everything that a preset decides, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from unmasked import methods
+from unmasked.engine import Method, Training
+from unmasked.errors import InputError
+from unmasked.explainers.l2x import check_k
+from unmasked.masking import Masker, Token, Zero
+from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+from unmasked.networks import MLP
+from unmasked.samplers import RebarBernoulli
+
+DATASETS = ("S1", "S2", "S3")
+EXPLAINERS = ("REAL-X", "L2X", "INVASE", "BASE-X", "REAL-X-STEP")
+PRICES = (0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25)
+NUMBERS = (1, 2, 3, 4, 5, 6, 7)
+FEATURES = 11
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the tables are made.
+
+    training : for all networks; ``own_training`` has other options for some methods by name.
+    rule : how a setting is chosen on validation rows (`choosing.RULES`).
+    judge : whose validation score chooses: "own" (each method's own predictor, as in the paper's
+        tables) or "eval-x".
+    collection : options of the 2,048 separately trained models; None leaves them out.
+    """
+
+    name: str
+    masker: Masker
+    law: MaskLaw
+    predictor: MLP
+    selector: MLP
+    training: Training
+    own_training: Mapping[str, Training] = field(default_factory=dict)
+    rule: str = "one-standard-error"
+    judge: str = "own"
+    prices: tuple[float, ...] = PRICES
+    numbers: tuple[int, ...] = NUMBERS
+    temperature: float = 0.1
+    concrete_temperature: float = 0.1
+    collection: Training | None = None
+    rows: int = 10_000
+
+    def options(self, name: str) -> Training:
+        """The training options of a method or evaluator."""
+        return self.own_training.get(name, self.training)
+
+    def levels(self, name: str) -> tuple[float, ...]:
+        """The grid of a method: λ, or k."""
+        return tuple(float(k) for k in self.numbers) if name == "L2X" else self.prices
+
+    def method(self, name: str) -> Method:
+        """A method or evaluator by name, as data."""
+        parts = (self.predictor, self.selector)
+        rebar = RebarBernoulli(self.temperature)
+        known: dict[str, Callable[[], Method]] = {
+            "REAL-X": lambda: methods.real_x(self.masker, self.law, *parts, rebar),
+            "REAL-X-STEP": lambda: methods.real_x(
+                self.masker, self.law, *parts, rebar, predictor_first=True
+            ),
+            "BASE-X": lambda: methods.base_x(self.masker, *parts, rebar),
+            "INVASE": lambda: methods.invase(self.masker, *parts),
+            "L2X": lambda: methods.l2x(
+                self.masker, *parts, max(self.numbers), self.concrete_temperature
+            ),
+            "EVAL-X": lambda: methods.eval_x(self.masker, self.law, self.predictor),
+            "FULL": lambda: methods.full(self.masker, self.predictor),
+            "ROAR": lambda: methods.roar(self.masker, self.predictor),
+            "collection": lambda: methods.subsets(self.masker, self.predictor),
+        }
+        return known[name]()
+
+    def to_json(self) -> dict[str, Any]:
+        """What was done, for ``results.json``."""
+        return {
+            "preset": self.name,
+            "masker": repr(self.masker),
+            "mask_law": repr(self.law),
+            "predictor": repr(self.predictor),
+            "selector": repr(self.selector),
+            "training": repr(self.training),
+            "own_training": {name: repr(t) for name, t in self.own_training.items()},
+            "rule": self.rule,
+            "judge": self.judge,
+            "sparsities": list(self.prices),
+            "ks": list(self.numbers),
+            "rebar_temperature": self.temperature,
+            "concrete_temperature": self.concrete_temperature,
+            "collection": repr(self.collection),
+            "rows": self.rows,
+        }
+
+
+def paper() -> Recipe:
+    """As the paper states it, and where it is silent what shows its picture.
+
+    Zero masks, Bernoulli(½) random masks, 3 × 200 and 2 × 200, Adam, 1,000 epochs, τ = 0.1,
+    largest validation accuracy.
+    """
+    training = replace(Training.paper(1000), keep="best", validate_every=10)
+    return Recipe(
+        name="paper",
+        masker=Zero(),
+        law=Bernoulli(0.5),
+        predictor=MLP((200, 200), "selu"),
+        selector=MLP((200, 200, 200), "selu"),
+        training=training,
+        rule="accuracy",
+        collection=replace(training, epochs=100, learning_rate=1e-3),
+    )
+
+
+def tuned() -> Recipe:
+    """Our best recipe: mask token, masks of every size, one-cycle schedule, decay, clipping."""
+    return Recipe(
+        name="tuned",
+        masker=Token(),
+        law=UniformSize(),
+        predictor=MLP((200, 200)),
+        selector=MLP((200, 200, 200)),
+        training=Training(),
+        collection=Training(epochs=100),
+    )
+
+
+def quick() -> Recipe:
+    """The tuned recipe for a laptop: fewer settings and steps, no collection."""
+    return replace(
+        tuned(),
+        name="quick",
+        prices=(0.05, 0.1, 0.2),
+        numbers=(3, 4, 5),
+        training=Training(epochs=100),
+        collection=None,
+    )
+
+
+PRESETS: dict[str, Callable[[], Recipe]] = {"paper": paper, "tuned": tuned, "quick": quick}
+
+
+def preset(name: str) -> Recipe:
+    """A recipe by name."""
+    return PRESETS[one_of("preset", name, tuple(PRESETS))]()
+
+
+def one_of(what: str, name: str, known: tuple[str, ...]) -> str:
+    """A known name, whatever its case; otherwise the nearest one is offered.
+
+    >>> one_of("method", "real-x", EXPLAINERS)
+    'REAL-X'
+    """
+    by_lower = {option.lower(): option for option in known}
+    if name.lower() in by_lower:
+        return by_lower[name.lower()]
+    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.4)
+    advice = f"; did you mean {by_lower[near[0]]}?" if near else "."
+    raise InputError(f"{what} must be one of {', '.join(known)} but is {name!r}{advice}")
+
+
+def check_grid(recipe: Recipe) -> None:
+    """Refuse grids with impossible or repeated values before any work."""
+    for price in recipe.prices:
+        if not np.isfinite(price) or price < 0:
+            raise InputError(f"sparsity must be at least 0 but the grid holds {price!r}.")
+    if not recipe.prices or len(set(recipe.prices)) < len(recipe.prices):
+        raise InputError(
+            f"the grid of sparsity must list different numbers but is {list(recipe.prices)}."
+        )
+    check_k(list(recipe.numbers), FEATURES)
