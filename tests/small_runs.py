@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,7 @@ def method(network: Any = TINY, *, predictor_first: bool = False, explains: bool
     """REAL-X, or the predictor alone (EVAL-X)."""
     if not explains:
         return methods.eval_x(Token(), Bernoulli(), network)
-    return methods.real_x(
-        Token(), Bernoulli(), network, network, predictor_first=predictor_first
-    )
+    return methods.real_x(Token(), Bernoulli(), network, network, predictor_first=predictor_first)
 
 
 # Every composition with levels that suit it: prices, numbers of features, subsets, explanations.
@@ -63,9 +62,25 @@ METHODS: dict[str, tuple[Callable[[Any], Method], tuple[float, ...]]] = {
     "BASE-X": (lambda net: methods.base_x(Token(), net, net), (0.0, 0.2, 1.0)),
     "INVASE": (lambda net: methods.invase(Token(), net, net), (0.0, 0.2, 1.0)),
     "L2X": (lambda net: methods.l2x(Token(), net, net, 3, 0.5), (1, 2, 3)),
+    "EVAL-X": (lambda net: method(net, explains=False), (0.0,)),
+    "FULL": (lambda net: methods.full(Token(), net), (0.0,)),
     "ROAR": (lambda net: methods.roar(Token(), net), (0, 1, 2)),
     "subsets": (lambda net: methods.subsets(Token(), net), (0, 5, 15)),
 }
+
+
+def data_for(name: str, rows: int = 100, seed: int = 0) -> Data:
+    """Rows for one of METHODS; ROAR's come with as many explanations as it has levels."""
+    plain = data(rows, seed)
+    if name != "ROAR":
+        return plain
+    source = torch.Generator().manual_seed(1000 + seed)
+    return replace(plain, masks=torch.rand(3, rows, COLUMNS, generator=source) < 0.5)
+
+
+def cut(rows: Data, level: int) -> Data:
+    """The same rows for one level alone, with its own explanation if there are any."""
+    return rows if rows.masks is None else replace(rows, masks=rows.masks[level : level + 1])
 
 
 def train(

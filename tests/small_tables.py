@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmasked import MLP, EvalX, RealX, Training
+from unmasked import L2X, MLP, BaseX, EvalX, Full, Invase, RealX, Training
 
 NAMES = ["age", "dose", "weight", "height"]
 TINY = MLP((8,))
@@ -43,26 +44,61 @@ def mixed(count: int = 80) -> tuple[pd.DataFrame, NDArray[Any]]:
     return table, y
 
 
-def quick(**changes: Any) -> RealX:
-    """A RealX that fits in a fraction of a second and changes visibly while doing so."""
+SHORT = Training(epochs=3, batch_size=20, learning_rate=0.05)
+
+
+def small(kind: Callable[..., Any], networks: tuple[str, ...], **changes: Any) -> Any:
+    """An estimator that fits in a fraction of a second and changes visibly while doing so."""
     settings: dict[str, Any] = {
-        "sparsity": 0.1,
-        "selector": TINY,
-        "predictor": TINY,
-        "training": Training(epochs=3, batch_size=20, learning_rate=0.05),
+        **dict.fromkeys(networks, TINY),
+        "training": SHORT,
         "progress": False,
         "device": "cpu",
         "random_state": 0,
     }
-    return RealX(**{**settings, **changes})
+    return kind(**{**settings, **changes})
+
+
+def quick(**changes: Any) -> RealX:
+    return small(RealX, ("selector", "predictor"), **{"sparsity": 0.1, **changes})
+
+
+def quick_first(**changes: Any) -> RealX:
+    return quick(**{"predictor_first": True, **changes})
+
+
+def quick_base(**changes: Any) -> BaseX:
+    return small(BaseX, ("selector", "predictor"), **{"sparsity": 0.1, **changes})
+
+
+def quick_invase(**changes: Any) -> Invase:
+    return small(Invase, ("selector", "predictor"), **{"sparsity": 0.1, **changes})
+
+
+def quick_l2x(**changes: Any) -> L2X:
+    return small(L2X, ("selector", "predictor"), **{"k": 2, **changes})
+
+
+def quick_full(**changes: Any) -> Full:
+    return small(Full, ("predictor",), **changes)
 
 
 def quick_evaluator(**changes: Any) -> EvalX:
-    settings: dict[str, Any] = {
-        "predictor": TINY,
-        "training": Training(epochs=3, batch_size=20, learning_rate=0.05),
-        "progress": False,
-        "device": "cpu",
-        "random_state": 0,
-    }
-    return EvalX(**{**settings, **changes})
+    return small(EvalX, ("predictor",), **changes)
+
+
+# Every explainer, for promises that are the same for all; those that learn what to show.
+EXPLAINERS: dict[str, Callable[..., Any]] = {
+    "RealX": quick,
+    "RealX, predictor first": quick_first,
+    "BaseX": quick_base,
+    "Invase": quick_invase,
+    "L2X": quick_l2x,
+    "Full": quick_full,
+}
+SELECTING = {name: make for name, make in EXPLAINERS.items() if name != "Full"}
+# A path of settings for each, by the name of its parameter.
+PATHS: dict[str, dict[str, Any]] = {
+    name: {"k": [1, 3, 2]} if name == "L2X" else {"sparsity": [0.01, 0.3, 3.0]}
+    for name in SELECTING
+}

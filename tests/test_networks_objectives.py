@@ -10,15 +10,18 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from unmasked import objectives
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.networks import ACTIVATIONS, MLP, NORMALISATIONS, build, check_shapes
-from unmasked.samplers import RebarBernoulli
+from unmasked.objectives import log_likelihood
+from unmasked.samplers import ConcreteTopK, RebarBernoulli, Sampler, ScoreBernoulli
 
 COLUMNS, CLASSES, BATCH = 4, 3, 32
 MASKERS = {"token": Token(), "zero": Zero(), "groups": Groups((0, 1, 1, 2))}
 each_masker = pytest.mark.parametrize("masker", MASKERS.values(), ids=MASKERS.keys())
+each_sampler = pytest.mark.parametrize(
+    "sampler", [RebarBernoulli(), ScoreBernoulli(), ConcreteTopK(2, 0.5)], ids=repr
+)
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -63,12 +66,30 @@ def test_an_mlp_has_the_layers_asked_for(
         ({"hidden": (2.5,)}, "(2.5,)"),
         ({"activation": "relux"}, "'relux'"),
         ({"normalisation": "group"}, "'group'"),
+        ({"initialisation": "zeros"}, "'zeros'"),
     ],
 )
 def test_an_impossible_mlp_is_refused_by_value(arguments: dict[str, object], named: str) -> None:
     with pytest.raises(InputError) as caught:
         MLP(**arguments)  # type: ignore[arg-type]
     assert named in str(caught.value)
+
+
+def test_glorots_weights_are_uniform_and_biases_zero() -> None:
+    """U(−b, b), b = √(6 / (inputs + outputs)): mean 0 and variance b²/3, within 5 standard errors.
+
+    The mean square of n such weights has the relative standard error √(4 / (5 n)).
+    """
+    net = build(MLP((300, 200), "selu", initialisation="glorot"), 400, 3, seed=0)
+    for layer in net:
+        if isinstance(layer, nn.Linear):
+            bound = (6 / (layer.in_features + layer.out_features)) ** 0.5
+            weight, count = layer.weight.detach(), layer.weight.numel()
+            assert float(weight.abs().max()) <= bound
+            assert not layer.bias.any()
+            assert abs(float(weight.mean())) < 5 * bound / (3 * count) ** 0.5
+            spread = float(weight.square().mean()) / (bound**2 / 3)
+            assert abs(spread - 1) < 5 * (0.8 / count) ** 0.5
 
 
 def test_building_depends_on_the_seed_and_disturbs_nobody() -> None:
@@ -118,20 +139,26 @@ def test_checking_shapes_leaves_the_module_as_it_was(training: bool) -> None:
 def test_log_likelihood_is_cross_entropy() -> None:
     logits, target = random(BATCH, CLASSES), rows()[1]
     label = target.argmax(1)
-    hard = objectives.log_likelihood(logits, F.one_hot(label, CLASSES).double())
+    hard = log_likelihood(logits, F.one_hot(label, CLASSES).double())
     torch.testing.assert_close(hard, -F.cross_entropy(logits, label, reduction="none"))
-    soft = objectives.log_likelihood(logits, target)
+    soft = log_likelihood(logits, target)
     torch.testing.assert_close(soft, -F.cross_entropy(logits, target, reduction="none"))
 
 
+def test_log_likelihood_of_many_settings_is_that_of_each() -> None:
+    logits, target = random(2, 3, BATCH, CLASSES), rows()[1].expand(2, 3, BATCH, CLASSES)
+    together = log_likelihood(logits, target)
+    assert together.shape == (2, 3, BATCH)
+    torch.testing.assert_close(together[1, 2], log_likelihood(logits[1, 2], target[1, 2]))
+
+
 @each_masker
-def test_random_mask_loss_teaches_every_predictor_parameter(masker: Masker) -> None:
+def test_a_random_mask_teaches_every_predictor_parameter(masker: Masker) -> None:
     x, target = rows()
     predictor = network(masker.width(COLUMNS), CLASSES)
     mask = (random(BATCH, masker.features(COLUMNS), seed=3) > 0).double()
-    loss = objectives.random_mask_loss(predictor, masker, x, target, mask)
-    by_hand = F.cross_entropy(predictor(masker(x, mask)), target)
-    torch.testing.assert_close(loss, by_hand)
+    loss = -log_likelihood(predictor(masker(x, mask)), target).mean()
+    torch.testing.assert_close(loss, F.cross_entropy(predictor(masker(x, mask)), target))
     loss.backward()
     for name, parameter in predictor.named_parameters():
         assert parameter.grad is not None, name
@@ -139,77 +166,26 @@ def test_random_mask_loss_teaches_every_predictor_parameter(masker: Masker) -> N
 
 
 @each_masker
-def test_all_draws_in_one_pass_equal_separate_passes(masker: Masker) -> None:
-    x, target = rows()
-    predictor = network(masker.width(COLUMNS), CLASSES)
-    masks = torch.sigmoid(random(3, BATCH, masker.features(COLUMNS), seed=4))
-    together = objectives.shown_value(predictor, masker, x, target)(masks)
-    assert together.shape == (3, BATCH)
-    for draw, mask in enumerate(masks):
-        for row in range(BATCH):
-            one = slice(row, row + 1)
-            alone = objectives.log_likelihood(predictor(masker(x[one], mask[one])), target[one])
-            torch.testing.assert_close(together[draw, one], alone)
-
-
-@each_masker
-def test_selector_loss_teaches_the_selector_and_nobody_else(masker: Masker) -> None:
-    """As the engine calls it: the predictor's weights are detached, its input is not."""
+@each_sampler
+def test_a_sampler_teaches_the_selector_and_nobody_else(sampler: Sampler, masker: Masker) -> None:
+    """As the engine uses it: the predictor's weights are detached, its input is not."""
     x, target = rows()
     features = masker.features(COLUMNS)
     selector = network(COLUMNS, features, seed=1)
     predictor = network(masker.width(COLUMNS), CLASSES, seed=2)
     frozen = {name: value.detach() for name, value in predictor.named_parameters()}
-    value = objectives.shown_value(
-        lambda shown: functional_call(predictor, frozen, (shown,)), masker, x, target
-    )
-    sampler = RebarBernoulli()
-    noise = torch.rand(BATCH, sampler.noise_width(features), dtype=torch.float64,
+
+    def value(masks: Tensor) -> Tensor:
+        """log q(y | x_m) for masks (draws, batch, features) -> (draws, batch)."""
+        shown = torch.stack([masker(x, mask) for mask in masks])
+        logits = functional_call(predictor, frozen, (shown,))
+        return log_likelihood(logits, target.expand_as(logits))
+
+    draws, width = sampler.noise_shape(features)
+    noise = torch.rand(draws, BATCH, width, dtype=torch.float64,
                        generator=torch.Generator().manual_seed(5))  # fmt: skip
-    without_price = objectives.selector_loss(selector(x), value, sampler, noise, 0.0)
-    without_price.backward()  # with λ = 0 the gradient can only come through the value
+    sampler(selector(x), value, noise, 2.0).mean().backward()
     for name, parameter in selector.named_parameters():
         assert parameter.grad is not None, name
         assert float(parameter.grad.abs().sum()) > 0, name
     assert all(parameter.grad is None for parameter in predictor.parameters())
-
-
-def price(logits: Tensor, sparsity: float) -> Tensor:
-    """What λ adds to the selector's loss."""
-    sampler = RebarBernoulli()
-    noise = torch.full((len(logits), sampler.noise_width(logits.shape[1])), 0.5).double()
-
-    def nothing(masks: Tensor) -> Tensor:
-        return 0.0 * masks.sum(-1)
-
-    return objectives.selector_loss(logits, nothing, sampler, noise, sparsity)
-
-
-def test_sparsity_is_the_price_of_the_fraction_shown() -> None:
-    """λ times the mean probability: twice the features at the same rates cost the same."""
-    logits = random(BATCH, COLUMNS, seed=6)
-    expected = 0.7 * torch.sigmoid(logits).mean()
-    torch.testing.assert_close(price(logits, 0.7), expected)
-    torch.testing.assert_close(price(torch.cat([logits, logits], 1), 0.7), expected)
-    torch.testing.assert_close(price(logits, 1.4), 2 * expected)
-    assert float(price(torch.full((2, 3), 60.0).double(), 0.7)) == pytest.approx(0.7)
-
-
-def test_selector_loss_is_minus_the_value_of_the_drawn_mask_plus_the_price() -> None:
-    logits, sampler = random(BATCH, COLUMNS, seed=7), RebarBernoulli()
-    noise = torch.rand(BATCH, 2 * COLUMNS, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(8))  # fmt: skip
-
-    def value(masks: Tensor) -> Tensor:
-        return (masks * torch.arange(1.0, 5.0)).sum(-1) ** 2
-
-    mask, _, _ = sampler.draw(logits, noise)
-    expected = -value(mask[None]).mean() + 0.3 * torch.sigmoid(logits).mean()
-    loss = objectives.selector_loss(logits, value, sampler, noise, 0.3)
-    torch.testing.assert_close(loss, expected)
-
-
-def test_a_feature_is_selected_when_its_probability_exceeds_a_half() -> None:
-    logits = torch.tensor([[-3.0, -1e-30, 0.0, 1e-30, 3.0]])
-    expected = torch.tensor([[0.0, 0.0, 0.0, 1.0, 1.0]])
-    assert torch.equal(objectives.selection(logits), expected)

@@ -1,4 +1,4 @@
-"""Both estimators keep scikit-learn's promises: its own suite, clones, pipelines, cross-validation.
+"""All estimators keep scikit-learn's promises: its own suite, clones, pipelines, cross-validation.
 
 There is no list of expected failures: every check of scikit-learn passes.
 """
@@ -18,15 +18,25 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from small_tables import frame, quick, quick_evaluator, rows
+from small_tables import (
+    EXPLAINERS,
+    SELECTING,
+    frame,
+    quick,
+    quick_evaluator,
+    quick_full,
+    quick_l2x,
+    rows,
+)
 
-from unmasked import MLP, Bernoulli, EvalX, RealX, Training, Zero
+from unmasked import L2X, MLP, BaseX, Bernoulli, EvalX, Full, Invase, RealX, Training, Zero
 from unmasked.engine import program
 
 # Large steps, few of them: the suite fits about 200 times and wants 83% accuracy on easy blobs.
 SHORT = Training(epochs=5, batch_size=32, learning_rate=0.1, selector_learning_rate=0.02)
-MAKERS = [quick, quick_evaluator]
+MAKERS: dict[str, Callable[..., Any]] = {**EXPLAINERS, "EvalX": quick_evaluator}
 Maker = Callable[..., Any]
+each_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -40,14 +50,21 @@ def contract() -> list[Any]:
     """All checks of scikit-learn but the one that it skips itself: other array libraries."""
     small = {"training": SHORT, "progress": False}
     cases = []
+    both = {"selector": MLP((16,)), "predictor": MLP((16,)), **small}
     for estimator in (
-        RealX(0.01, selector=MLP((16,)), predictor=MLP((16,)), **small),
+        RealX(0.01, **both),
+        RealX(0.01, predictor_first=True, **both),
+        BaseX(0.01, **both),
+        Invase(0.01, **both),
+        L2X(1, **both),
+        Full(MLP((16,)), **small),
         EvalX(MLP((16,)), **small),
     ):
+        kind = type(estimator).__name__ + "-first" * getattr(estimator, "predictor_first", False)
         for case, check in estimator_checks_generator(estimator):
             name = check.func.__name__
             if name != "check_array_api_input":  # we do not claim to take other array libraries
-                cases.append(pytest.param(case, check, id=f"{type(estimator).__name__}-{name}"))
+                cases.append(pytest.param(case, check, id=f"{kind}-{name}"))
     return cases
 
 
@@ -56,7 +73,7 @@ def test_scikit_learn_contract(estimator: BaseEstimator, check: Any) -> None:
     check(estimator.set_params(device="cpu"))
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_maker
 def test_a_clone_has_equal_parameters_and_nothing_learned(make: Maker) -> None:
     x, y = rows()
     fitted = make(masker=Zero(), mask_law=Bernoulli(0.3), groups=[[0, 1]]).fit(x, y)
@@ -67,7 +84,7 @@ def test_a_clone_has_equal_parameters_and_nothing_learned(make: Maker) -> None:
     np.testing.assert_array_equal(copy.fit(x, y).predict_proba(x), fitted.predict_proba(x))
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_maker
 def test_parameters_are_stored_untouched(make: Maker) -> None:
     estimator = make()
     for name, value in estimator.get_params().items():
@@ -80,7 +97,7 @@ def test_parameters_are_stored_untouched(make: Maker) -> None:
         estimator.set_params(sparsness=1)
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_maker
 def test_every_constructor_argument_is_a_parameter(make: Maker) -> None:
     kind = type(make())
     assert is_classifier(kind())
@@ -88,7 +105,7 @@ def test_every_constructor_argument_is_a_parameter(make: Maker) -> None:
     assert {"masker", "groups", "mask_law", "training", "random_state"} <= set(kind().get_params())
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_maker
 def test_in_a_pipeline_after_scaling(make: Maker) -> None:
     x, y = rows(120)
     # Scaling twice is scaling once, so the pipeline agrees with the estimator alone.
@@ -107,7 +124,7 @@ def test_a_pipeline_ends_in_an_explanation_of_named_columns() -> None:
     assert list(explanation.index) == list(table.index)
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_maker
 def test_cross_validation_beats_chance(make: Maker) -> None:
     x, y = rows(150)
     longer = Training(epochs=12, batch_size=20, learning_rate=0.05, selector_learning_rate=0.01)
@@ -134,7 +151,7 @@ def test_a_model_to_be_explained_survives_cloning_when_frozen() -> None:
     np.testing.assert_array_equal(copy.explain(x).masks, quick(model=model).fit(x).explain(x).masks)
 
 
-@pytest.mark.parametrize("make", MAKERS)
+@each_maker
 @pytest.mark.parametrize("method", ["predict", "predict_proba"])
 def test_unfitted_is_said(make: Maker, method: str) -> None:
     x, _ = rows()

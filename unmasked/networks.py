@@ -35,6 +35,9 @@ NORMALISATIONS: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "batch": nn
 class MLP:
     """What a multilayer perceptron looks like; calling it builds one.
 
+    ``initialisation`` is "torch" (PyTorch's own) or "glorot" (Glorot uniform weights and zero
+    biases, the default of Keras and so of the authors' code).
+
     >>> MLP(hidden=(8,), activation="relu")(3, 2)
     Sequential(
       (0): Linear(in_features=3, out_features=8, bias=True)
@@ -46,6 +49,7 @@ class MLP:
     hidden: tuple[int, ...] = (200, 200)
     activation: str = "silu"
     normalisation: str | None = None
+    initialisation: str = "torch"
 
     def __post_init__(self) -> None:
         widths = self.hidden if isinstance(self.hidden, list | tuple) else (None,)
@@ -60,6 +64,7 @@ class MLP:
         _one_of("activation", self.activation, list(ACTIVATIONS))
         if self.normalisation is not None:
             _one_of("normalisation", self.normalisation, list(NORMALISATIONS))
+        _one_of("initialisation", self.initialisation, ["torch", "glorot"])
 
     def __call__(self, inputs: int, outputs: int) -> nn.Module:
         """Build the network, (batch, inputs) -> (batch, outputs), from torch's random state."""
@@ -71,6 +76,11 @@ class MLP:
             layers.append(ACTIVATIONS[self.activation]())
             inputs = width
         layers.append(nn.Linear(inputs, outputs))
+        if self.initialisation == "glorot":
+            for layer in layers:
+                if isinstance(layer, nn.Linear):
+                    nn.init.xavier_uniform_(layer.weight)
+                    nn.init.zeros_(layer.bias)
         return nn.Sequential(*layers)
 
 

@@ -173,7 +173,12 @@ def network_from(
         raise SavedError(
             f"the saved model uses its own {what} {config['name']}; pass one as load({what}=…)."
         )
-    return MLP(tuple(config["hidden"]), config["activation"], config["normalisation"])
+    return MLP(
+        tuple(config["hidden"]),
+        config["activation"],
+        config["normalisation"],
+        config["initialisation"],
+    )
 
 
 def classes_config(classes: NDArray[Any]) -> dict[str, Any]:

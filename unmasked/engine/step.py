@@ -26,13 +26,19 @@ class Stepper:
     """Runs the steps of one phase for the worlds and settings that compute now."""
 
     def __init__(
-        self, program: Program, trains: frozenset[str], optimisers: dict[str, Optimiser]
+        self,
+        program: Program,
+        trains: frozenset[str],
+        optimisers: dict[str, Optimiser],
+        *,
+        compiles: bool = False,
     ) -> None:
         self.program, self.trains, self.optimisers = program, trains, optimisers
         self.judged = "selector" if "selector" in trains else "predictor"
         self._losses: Any = self._plain_losses
         self._graph: torch.cuda.CUDAGraph | None = None
         self._captures = program.device.type == "cuda" and not program.random_layers
+        self._compiles = compiles
 
     def __call__(
         self, rows: Tensor, epoch: int, step: int, active: dict[str, Tensor | None]
@@ -92,7 +98,8 @@ class Stepper:
             {k: v.clone() for k, v in optimiser.state().items()}
             for optimiser in self.optimisers.values()
         ]
-        self._compile()
+        if self._compiles:
+            self._compile()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -113,6 +120,7 @@ class Stepper:
 
     def _compile(self) -> None:
         """Compile the losses; where no compiler works, the graph is captured without."""
+        torch.compiler.reset()  # each program is compiled once; torch counts them per function
         compiled = torch.compile(self._plain_losses, dynamic=False)
         program = self.program
         try:

@@ -1,0 +1,257 @@
+"""Where memory does not suffice the settings are trained in halves, to the same result."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import FAST, METHODS, TINY, TINY_BATCH, data_for, numbers, train
+
+from unmasked.engine import Data, Settings, Trained
+from unmasked.engine.program import Program
+from unmasked.errors import InputError, InterruptedWarning, MemoryWarning
+
+fit = importlib.import_module("unmasked.engine.fit")  # the module; the package names its function
+SEEDS = (0, 1)
+BRIEF = replace(FAST, epochs=3, selector_delay=0.0)
+with_levels = pytest.mark.parametrize("name", [n for n, (_, own) in METHODS.items() if own[1:]])
+halved = pytest.mark.filterwarnings("ignore::unmasked.MemoryWarning")
+
+
+class Memory:
+    """So many settings fit. What was started: sizes of programs; what was done: seeds of steps."""
+
+    def __init__(self) -> None:
+        self.fits = 1000
+        self.started: list[int] = []
+        self.steps: list[tuple[int, ...]] = []
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """Let a step run out of memory when there are more settings than fit."""
+    losses, start = Program.losses, Program.__init__
+    own = Memory()
+
+    def started(self: Program, method: Any, settings: Settings, *arguments: Any) -> None:
+        start(self, method, settings, *arguments)
+        own.started.append(len(settings.seeds) * len(settings.levels))
+
+    def limited(self: Program, *arguments: Any) -> Any:
+        if len(self.settings.seeds) * len(self.settings.levels) > own.fits:
+            raise torch.OutOfMemoryError("as CUDA would say")
+        own.steps.append(self.settings.seeds)
+        return losses(self, *arguments)
+
+    monkeypatch.setattr(Program, "__init__", started)
+    monkeypatch.setattr(Program, "losses", limited)
+    monkeypatch.setattr(fit.gc, "collect", lambda: 0)  # most of the time of a run this small
+    return own
+
+
+def run(
+    name: str, seeds: tuple[int, ...] = SEEDS, path: Path | None = None, network: Any = TINY
+) -> Trained:
+    make, levels = METHODS[name]
+    learn: Any = [data_for(name, 60, seed=10 + seed) for seed in seeds]
+    validate: Any = [data_for(name, 80, seed=20 + seed) for seed in seeds]
+    return train(
+        make(network), Settings(levels, seeds), BRIEF, path, learn=learn, validate=validate
+    )
+
+
+def assert_same_result(this: Trained, that: Trained, rounding: float = 1e-10) -> None:
+    """The halves of a stack round as smaller stacks do; nothing else may differ."""
+    assert this.epochs == that.epochs
+    assert this.scores == pytest.approx(that.scores, abs=rounding)
+    for kind in ("predictors", "selectors"):
+        one, other = numbers(getattr(this, kind)), numbers(getattr(that, kind))
+        assert len(one) == len(other), kind
+        for a, b in zip(one, other, strict=True):
+            torch.testing.assert_close(dict(a), dict(b), rtol=0, atol=rounding)
+
+
+@with_levels
+@halved
+def test_halves_give_the_result_of_the_whole(name: str, memory: Memory) -> None:
+    """Each world has its own rows; ROAR's explanations are cut along with the levels."""
+    whole = run(name)
+    for fits, expected in (
+        (5, [6, 3, 3]),  # world by world
+        (2, [6, 3, 1, 2, 3, 1, 2]),  # the levels of a world are halved too
+        (1, [6, 3, 1, 2, 1, 1, 3, 1, 2, 1, 1]),  # one setting at a time
+    ):
+        memory.fits, memory.started = fits, []
+        assert_same_result(run(name), whole)
+        assert memory.started == expected
+
+
+@pytest.mark.parametrize("name", ["REAL-X", "L2X"])
+@halved
+def test_halves_of_networks_with_buffers_are_joined_whole(name: str, memory: Memory) -> None:
+    """BatchNorm's statistics go with their networks.
+
+    A bias before a BatchNorm has a true gradient of zero, and Adam moves it by about 1e-9 from
+    rounding alone; the running mean follows late, so outputs may differ by as much.
+    """
+    whole = run(name, network=TINY_BATCH)
+    memory.fits = 2
+    parts = run(name, network=TINY_BATCH)
+    assert_same_result(parts, whole, rounding=1e-8)
+    counts = [int(net.state_dict()["1.num_batches_tracked"]) for net in parts.selectors]
+    assert counts == [3 * (epoch + 1) for epoch in parts.epochs]
+
+
+@halved
+def test_worlds_of_an_evaluator_are_halved(memory: Memory) -> None:
+    seeds = (0, 1, 2)
+    whole = run("EVAL-X", seeds)
+    memory.fits, memory.started = 1, []
+    assert_same_result(run("EVAL-X", seeds), whole)
+    assert memory.started == [3, 1, 2, 1, 1]
+
+
+@halved
+def test_rows_that_all_worlds_share_stay_shared(memory: Memory) -> None:
+    what, settings = METHODS["ROAR"][0](TINY), Settings((0, 1, 2), SEEDS)
+    rows: dict[str, Data] = {"learn": data_for("ROAR", 60), "validate": data_for("ROAR", 80, 1)}
+    whole = train(what, settings, BRIEF, **rows)
+    memory.fits = 1
+    assert_same_result(train(what, settings, BRIEF, **rows), whole)
+
+
+def test_a_warning_says_what_is_done(memory: Memory) -> None:
+    memory.fits = 3
+    with pytest.warns(MemoryWarning) as caught:
+        run("BASE-X")
+    (only,) = caught
+    assert str(only.message) == (
+        "the memory of cpu does not suffice for 2 × 3 settings at once; they are trained in two "
+        "halves, to the same result."
+    )
+    memory.fits = 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run("BASE-X")
+
+
+@pytest.mark.parametrize("name", METHODS)
+@halved
+def test_one_setting_that_does_not_fit_is_an_error_that_names_the_batch(
+    name: str, memory: Memory
+) -> None:
+    memory.fits = 0
+    with pytest.raises(InputError, match=r"one setting at a time; lower batch_size \(20\)"):
+        run(name)
+
+
+@halved
+def test_running_out_while_the_networks_are_made_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the first step: the rows or the stacks themselves may be too large."""
+    whole = run("BASE-X")
+    make = fit.Program
+
+    def limited(method: Any, settings: Settings, *arguments: Any) -> Program:
+        if len(settings.seeds) > 1:
+            raise torch.OutOfMemoryError("as CUDA would say")
+        program: Program = make(method, settings, *arguments)
+        return program
+
+    monkeypatch.setattr(fit, "Program", limited)
+    assert_same_result(run("BASE-X"), whole)
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Program, *_: Any) -> Any:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(Program, "losses", broken)
+    with pytest.raises(RuntimeError, match="something else"):
+        run("BASE-X")
+
+
+# ---------------------------------------------------------------------- checkpoints, Ctrl-C
+
+
+@halved
+def test_each_half_has_a_checkpoint_of_its_own(tmp_path: Path, memory: Memory) -> None:
+    """A second run reads them all and trains nothing."""
+    memory.fits = 2
+    first = run("BASE-X", path=tmp_path / "run.safetensors")
+    names = {file.name for file in tmp_path.iterdir()}
+    assert {f"run-{i}-{j}.safetensors" for i in (1, 2) for j in (1, 2)} <= names
+    memory.steps.clear()
+    again = run("BASE-X", path=tmp_path / "run.safetensors")
+    assert memory.steps == []
+    assert again.history == first.history
+    assert_same_result(again, first, rounding=0.0)
+
+
+@halved
+def test_a_half_that_was_finished_is_read_not_trained(
+    tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("BASE-X")
+    memory.fits, memory.steps = 3, []
+    losses = Program.losses
+
+    def crashing(self: Program, *arguments: Any) -> Any:
+        result = losses(self, *arguments)
+        if len(memory.steps) == 12:  # 3 epochs of 3 steps of the first half, 3 steps of the second
+            raise KeyError("a crash")
+        return result
+
+    monkeypatch.setattr(Program, "losses", crashing)
+    with pytest.raises(KeyError, match="a crash"):
+        run("BASE-X", path=tmp_path / "run")
+    assert memory.steps == [(0,)] * 9 + [(1,)] * 3
+    assert_same_result(run("BASE-X", path=tmp_path / "run"), whole)
+    assert set(memory.steps[12:]) == {(1,)}
+
+
+def interrupting(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Press Ctrl-C in the first step of the world with this seed."""
+    losses = Program.losses
+
+    def pressed(self: Program, *arguments: Any) -> Any:
+        if self.settings.seeds == (seed,):
+            signal.raise_signal(signal.SIGINT)
+            monkeypatch.setattr(Program, "losses", losses)
+        return losses(self, *arguments)
+
+    monkeypatch.setattr(Program, "losses", pressed)
+
+
+@halved
+@pytest.mark.filterwarnings("ignore::unmasked.InterruptedWarning")
+def test_control_c_in_the_first_half_has_nothing_to_keep_of_the_other(
+    tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("BASE-X")
+    memory.fits = 3
+    interrupting(monkeypatch, seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        run("BASE-X", path=tmp_path / "run")
+    assert_same_result(run("BASE-X", path=tmp_path / "run"), whole)
+
+
+@halved
+def test_control_c_in_the_second_half_keeps_both(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("BASE-X")
+    memory.fits = 3
+    interrupting(monkeypatch, seed=1)
+    with pytest.warns(InterruptedWarning, match="epoch 1 of 3"):
+        cut = run("BASE-X")
+    assert cut.interrupted
+    assert len(cut.scores) == len(cut.predictors) == len(cut.selectors) == 6
+    assert cut.scores[:3] == pytest.approx(whole.scores[:3], abs=1e-10)
