@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +40,8 @@ class Evaluator(ABC):
     """
 
     classes_: NDArray[Any]
-    _title: str  # what a page of scores is headed with
+    title: ClassVar[str]
+    """Who judges, in the head of the scores."""
 
     def predict_proba(self, X: Table, masks: ArrayLike | None = None) -> NDArray[np.float64]:
         """p(class | what the masks show), (rows, classes); without masks, everything is shown."""
@@ -114,7 +115,7 @@ class Evaluator(ABC):
             grouped["explanation"]["eauroc"], over_nothing["eloglik"], grouped["nothing"]["eloglik"]
         )
         micro = len(self.classes_) > 2
-        return Scores(grouped, over_random, float(masks.mean()), rows, micro, remarks, self._title)
+        return Scores(grouped, over_random, float(masks.mean()), rows, micro, remarks, self.title)
 
     # ------------------------------------------------------------------ what subclasses supply
 

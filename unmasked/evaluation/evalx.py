@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from unmasked import methods
 from unmasked.columns import GroupSpec
-from unmasked.engine import Settings, Training, fit
+from unmasked.engine import Data, Settings, Training, fit
 from unmasked.engine.progress import Show
-from unmasked.errors import CoverageWarning
-from unmasked.estimator import Table, checkpoint_file, restore_network
+from unmasked.errors import CoverageWarning, InputError
+from unmasked.estimator import Table, check_batch_size, checkpoint_file, restore_network
+from unmasked.evaluation import copies
 from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator, same_size_masks
 from unmasked.masking import Masker
 from unmasked.masklaws import MaskLaw
 from unmasked.networks import Factory
 from unmasked.storage import (
+    CLASSIFIER,
+    classifier_bytes,
+    classifier_from,
     law_from,
     network_from,
     read_folder,
@@ -43,6 +50,14 @@ class EvalX(TableEvaluator):
     Parameters
     ----------
     predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``.
+    estimator : instead of a network, a scikit-learn classifier that takes NaN for hidden values,
+        such as ``HistGradientBoostingClassifier()``. A clone learns from masked copies of the
+        standardised rows, and stops on validation rows if its fit takes ``X_val``; if not, they
+        are learned from too. ``masker``, ``training``, ``device``, ``checkpoint`` and
+        ``progress`` are for networks.
+    mask_copies : how many copies of each row, each with a random mask of its own, an estimator
+        learns from; fewer, with a warning, where all together exceed 2,000,000 rows or
+        100,000,000 numbers.
     model : evaluate explanations of this model instead of the data, as in `RealX`.
     mask_law : `UniformSize` (default: masks of every size) or the paper's `Bernoulli(0.5)`.
     masker, groups, training, validation, batch_size, device, checkpoint, progress, random_state :
@@ -50,7 +65,9 @@ class EvalX(TableEvaluator):
 
     Attributes
     ----------
-    predictor_ : the network. sizes_ : smallest and largest number of shown features it knows.
+    predictor_ : the network; or estimator_ : the classifier (its classes are the numbers of ours),
+    used_ : the columns it knows, copies_ : how many copies of each row it learned from.
+    sizes_ : smallest and largest number of shown features in training.
     columns_, classes_, n_features_in_, feature_names_in_, history_, interrupted_ : as in `RealX`.
 
     Examples
@@ -63,14 +80,16 @@ class EvalX(TableEvaluator):
     ['explanation', 'everything', 'random', 'nothing']
     """
 
-    _title = "EVAL-X"
+    title = "EVAL-X"
 
     def __init__(
         self,
         predictor: nn.Module | Factory | None = None,
         *,
+        estimator: Any = None,
         model: Any = None,
         mask_law: MaskLaw | None = None,
+        mask_copies: int = 30,
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         training: Training | None = None,
@@ -82,8 +101,10 @@ class EvalX(TableEvaluator):
         random_state: Any = None,
     ) -> None:
         self.predictor = predictor
+        self.estimator = estimator
         self.model = model
         self.mask_law = mask_law
+        self.mask_copies = mask_copies
         self.masker = masker
         self.groups = groups
         self.training = training
@@ -96,29 +117,77 @@ class EvalX(TableEvaluator):
 
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> EvalX:
         """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
+        self._check_estimator()
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
+        if self.estimator is None:
+            self._fit_network(train, valid, seed + SEED_SHIFT)
+        else:
+            held_out = validation is None
+            self._fit_estimator(train, valid, held_out, targets.soft, seed + SEED_SHIFT)
+        self.sizes_ = self._law.sizes(self._sizes[1])
+        self.soft_ = targets.soft
+        return self
+
+    def _fit_network(self, train: Data, valid: Data, seed: int) -> None:
         trained = fit(
             methods.eval_x(self.masker_, self._law, self._predictor),
-            Settings(seeds=(seed + SEED_SHIFT,)),
+            Settings(seeds=(seed,)),
             train,
             valid,
             self.training,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "evalx"),
             show=self.progress,
-            title="EVAL-X",
+            title=self.title,
         )
+        self.__dict__.pop("estimator_", None)  # of an earlier fit
         self.predictor_ = trained.predictors[0]
-        self.sizes_ = self._law.sizes(self._sizes[1])
-        self.soft_ = targets.soft
         self.history_, self.interrupted_ = trained.history, trained.interrupted
         self.seconds_ = trained.seconds
-        return self
+
+    def _fit_estimator(
+        self, train: Data, valid: Data, held_out: bool, soft: bool, seed: int
+    ) -> None:
+        """``held_out``: the validation rows come from X, so they may be learned from."""
+        if soft:
+            copies.check_weights(self.estimator)
+        stops = copies.takes_validation(self.estimator)
+        if held_out and not stops:
+            train = Data(torch.cat([train.x, valid.x]), torch.cat([train.target, valid.target]))
+        drawn = copies.Copies(self._law, self.columns_.index, self._sizes[1], soft)
+        start = time.perf_counter()
+        estimator, used, count = copies.learn(
+            self.estimator, drawn, self.mask_copies, train, valid if stops else None, seed
+        )
+        self.__dict__.pop("predictor_", None)  # of an earlier fit
+        self.estimator_, self.used_, self.copies_ = estimator, used, count
+        self.history_, self.interrupted_ = [], False
+        self.seconds_ = time.perf_counter() - start
 
     # ------------------------------------------------------------------ the work behind it
 
     def _predict(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
-        return self._probabilities(self.predictor_, inputs, masks)
+        if not hasattr(self, "estimator_"):
+            return self._probabilities(self.predictor_, inputs, masks)
+        check_batch_size(self.batch_size)
+        parts = []
+        for start in range(0, len(inputs), self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            masked = copies.hide(inputs[rows], masks[rows], self.columns_.index)
+            parts.append(copies.predict(self.estimator_, self.used_, masked, len(self.classes_)))
+        return np.concatenate(parts)
+
+    def _check_estimator(self) -> None:
+        if self.estimator is None:
+            return
+        for name in ("predictor", "masker"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    f"either estimator or {name} can be given but both came; leave out {name}, "
+                    "as an estimator is the predictor and takes NaN for hidden values."
+                )
+        copies.check_classifier(self.estimator)
+        copies.check_copies(self.mask_copies)
 
     def _remarks(self, masks: NDArray[np.bool_]) -> list[str]:
         """A sentence, also warned, when masks are of sizes that training did not show."""
@@ -137,15 +206,25 @@ class EvalX(TableEvaluator):
 
     @property
     def _fitted(self) -> bool:
-        return hasattr(self, "predictor_")
+        return hasattr(self, "predictor_") or hasattr(self, "estimator_")
 
     # ------------------------------------------------------------------ on disk
 
     def save(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
+
+        An estimator is written beside them as ``estimator.skops``, for which the package skops
+        must be installed.
+        """
         check_is_fitted(self)
         config = {**self._config(), "sizes": list(self.sizes_)}
-        write_folder(Path(folder), config, weights_of(self.predictor_, "predictor"))
+        if not hasattr(self, "estimator_"):
+            write_folder(Path(folder), config, weights_of(self.predictor_, "predictor"))
+            return
+        config |= {"predictor": None, "mask_copies": self.mask_copies, "copies": self.copies_}
+        content = classifier_bytes(self.estimator_)
+        used = torch.from_numpy(self.used_)
+        write_folder(Path(folder), config, {"used": used}, {CLASSIFIER: content})
 
     @classmethod
     def load(
@@ -158,16 +237,26 @@ class EvalX(TableEvaluator):
     ) -> EvalX:
         """Read what `save` wrote. A network or masker of your own must be passed again."""
         config, tensors = read_folder(Path(folder), "EvalX")
+        network = config["predictor"]
         evaluator = cls(
-            predictor=network_from(config["predictor"], predictor, "predictor"),
+            predictor=None if network is None else network_from(network, predictor, "predictor"),
             mask_law=law_from(config["mask_law"]),
             batch_size=config["batch_size"],
             device=device,
         )
         evaluator._restore(config, masker)
         evaluator.sizes_ = tuple(config["sizes"])
-        width = evaluator._sizes[2]
-        evaluator.predictor_ = restore_network(
-            evaluator.predictor, width, len(evaluator.classes_), tensors, "predictor"
-        )
+        if network is not None:
+            evaluator.predictor_ = restore_network(
+                evaluator.predictor,
+                evaluator._sizes[2],
+                len(evaluator.classes_),
+                tensors,
+                "predictor",
+            )
+            return evaluator
+        evaluator.estimator_ = classifier_from(Path(folder))
+        evaluator.estimator = clone(evaluator.estimator_)
+        evaluator.mask_copies, evaluator.copies_ = config["mask_copies"], config["copies"]
+        evaluator.used_ = tensors["used"].numpy()
         return evaluator
