@@ -1,4 +1,4 @@
-"""Both estimators keep scikit-learn's promises: its own suite, clones, pipelines, cross-validation.
+"""All estimators keep scikit-learn's promises: its own suite, clones, pipelines, cross-validation.
 
 There is no list of expected failures: every check of scikit-learn passes.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -20,11 +20,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from small_tables import frame, quick, quick_evaluator, rows
 
-from unmasked import MLP, Bernoulli, EvalX, RealX, Training, Zero
+from unmasked import MLP, Bernoulli, EvalX, PostHoc, RealX, Training, Zero
 from unmasked.engine import program
 
 # Large steps, few of them: the suite fits about 200 times and wants 83% accuracy on easy blobs.
 SHORT = Training(epochs=5, batch_size=32, learning_rate=0.1, selector_learning_rate=0.02)
+TREES = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=8, min_samples_leaf=5)
 MAKERS = [quick, quick_evaluator]
 Maker = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -39,15 +40,18 @@ def short_validation(monkeypatch: pytest.MonkeyPatch) -> None:
 def contract() -> list[Any]:
     """All checks of scikit-learn but the one that it skips itself: other array libraries."""
     small = {"training": SHORT, "progress": False}
+    estimators = {
+        "RealX": RealX(0.01, selector=MLP((16,)), predictor=MLP((16,)), **small),
+        "EvalX": EvalX(MLP((16,)), **small),
+        "EvalX of trees": EvalX(estimator=TREES, mask_copies=5),
+        "PostHoc": PostHoc(predictor=MLP((16,)), **small),
+    }
     cases = []
-    for estimator in (
-        RealX(0.01, selector=MLP((16,)), predictor=MLP((16,)), **small),
-        EvalX(MLP((16,)), **small),
-    ):
+    for kind, estimator in estimators.items():
         for case, check in estimator_checks_generator(estimator):
             name = check.func.__name__
             if name != "check_array_api_input":  # we do not claim to take other array libraries
-                cases.append(pytest.param(case, check, id=f"{type(estimator).__name__}-{name}"))
+                cases.append(pytest.param(case, check, id=f"{kind}-{name}"))
     return cases
 
 

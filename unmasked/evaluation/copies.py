@@ -95,27 +95,31 @@ def learn(
     Returns it, the columns it was given (those shown at least once) and the number of copies.
     valid : rows to stop on, for classifiers that take such (`takes_validation`).
     """
-    check_copies(asked)
     count = copies.count(asked, train.rows, train.target.shape[1])
     noise = torch.Generator().manual_seed(seed)
     matrix, label, weight = copies.draw(train, count, noise)
-    used: NDArray[np.bool_] = np.logical_not(
-        np.isnan(matrix).all(0)
-    )  # a column that is always NaN breaks some classifiers
+    # A column that is NaN in every row breaks some classifiers.
+    used: NDArray[np.bool_] = np.logical_not(np.isnan(matrix).all(0))
     if not used.any() or len(np.unique(label)) < 2:
         raise InputError(
             "the estimator needs shown features and at least two classes to learn from, but "
             f"{'one class has all probability' if used.any() else 'the mask law hides everything'}."
         )
+    if not used.all():
+        matrix = matrix[:, used]
     model = _seeded(clone(estimator), seed)
-    check_takes_nan(model, matrix[:, used], label)
+    check_takes_nan(model, matrix, label)
     extra: dict[str, Any] = {} if weight is None else {"sample_weight": weight}
     if valid is not None:
         other, answer, other_weight = copies.draw(valid, count, noise)
-        extra |= {"X_val": other[:, used], "y_val": answer}
-        if other_weight is not None:
-            extra["sample_weight_val"] = other_weight
-    model.fit(matrix[:, used], label, **extra)
+        known = np.isin(answer, label)  # a class of one row may be in validation rows only
+        if known.any():
+            extra |= {"X_val": other[known][:, used], "y_val": answer[known]}
+            if other_weight is not None:
+                extra["sample_weight_val"] = other_weight[known]
+            if model.get_params().get("early_stopping") == "auto":  # it would look at size instead
+                model.set_params(early_stopping=True)
+    model.fit(matrix, label, **extra)
     return model, used, count
 
 

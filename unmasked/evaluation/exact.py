@@ -13,7 +13,7 @@ from unmasked.data.posterior import posterior
 from unmasked.errors import InputError
 from unmasked.estimator import Table
 from unmasked.evaluation.evaluator import Evaluator
-from unmasked.targets import Targets, read_targets
+from unmasked.targets import Targets, as_array, read_targets
 
 
 class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -51,10 +51,8 @@ class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _rows(self, X: Table, *, reset: bool) -> NDArray[np.float64]:
         """Raw features (rows, ≥ 11)."""
-        if hasattr(X, "detach"):
-            X = X.detach().cpu().numpy()
         values: NDArray[np.float64] = validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite=False
+            self, as_array(X), reset=reset, dtype=np.float64, ensure_all_finite=False
         )
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]

@@ -127,7 +127,7 @@ class PostHoc(TableEvaluator):
                 )
         self._check_parts()
         table = self._read(X, reset=True)
-        classes = model_targets(self.model, X, len(table)).classes
+        classes = model_targets(self.model, _own_form(X, table), len(table)).classes
         if y is not None:
             known = classes if hasattr(self.model, "classes_") else None
             named = read_targets(y, len(table), known, fitting=known is None).classes
@@ -154,7 +154,7 @@ class PostHoc(TableEvaluator):
         table = self._read(X, reset=False)
         if not hasattr(self, "fill_"):
             return self.columns_.matrix(table)
-        return X if isinstance(X, pd.DataFrame) or hasattr(X, "detach") else table.to_numpy()
+        return _own_form(X, table)
 
     def _predict(self, inputs: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
         if not hasattr(self, "fill_"):
@@ -207,6 +207,11 @@ class PostHoc(TableEvaluator):
             evaluator.predictor, evaluator._sizes[2], len(evaluator.classes_), tensors, "predictor"
         )
         return evaluator
+
+
+def _own_form(X: Table, table: pd.DataFrame) -> Any:
+    """What a model of the user's own is given: a table, a tensor, or an array of anything else."""
+    return X if isinstance(X, pd.DataFrame) or hasattr(X, "detach") else table.to_numpy()
 
 
 def _filled(rows: Any, shown: NDArray[np.bool_], fill: tuple[Any, ...]) -> Any:
