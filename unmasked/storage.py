@@ -1,7 +1,8 @@
 """Fitted objects on disk: a folder with ``config.json`` and ``weights.safetensors``.
 
 No pickle. The configuration carries a format name, a version and digests of itself and of the
-weights, so that a damaged or foreign folder is refused in one sentence.
+other files, so that a damaged or foreign folder is refused in one sentence. A scikit-learn
+classifier is a file of skops beside them.
 """
 
 from __future__ import annotations
