@@ -51,7 +51,9 @@ def method(network: Any = TINY, *, predictor_first: bool = False, explains: bool
     """REAL-X, or the predictor alone (EVAL-X)."""
     if not explains:
         return methods.eval_x(Token(), Bernoulli(), network)
-    return methods.real_x(Token(), Bernoulli(), network, network, predictor_first=predictor_first)
+    return methods.real_x(
+        Token(), Bernoulli(), network, network, predictor_first=predictor_first
+    )
 
 
 # Every composition with levels that suit it: prices, numbers of features, subsets, explanations.

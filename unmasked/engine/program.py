@@ -200,7 +200,9 @@ class Program:
 
     # ------------------------------------------------------------------ what a step sees
 
-    def noise(self, trains: frozenset[str], rows: int, epoch: int, step: int) -> dict[str, Tensor]:
+    def noise(
+        self, trains: frozenset[str], rows: int, epoch: int, step: int
+    ) -> dict[str, Tensor]:
         """Uniform noise of a step, each (W, D, B, width)."""
         found = {}
         for name, (draws, width) in self._noise_shapes(trains).items():
