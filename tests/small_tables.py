@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
 
-from unmasked import L2X, MLP, BaseX, EvalX, Full, Invase, RealX, Training
+from unmasked import L2X, MLP, BaseX, EvalX, Full, Invase, PostHoc, RealX, Training
 
 NAMES = ["age", "dose", "weight", "height"]
 TINY = MLP((8,))
@@ -102,3 +103,32 @@ PATHS: dict[str, dict[str, Any]] = {
     name: {"k": [1, 3, 2]} if name == "L2X" else {"sparsity": [0.01, 0.3, 3.0]}
     for name in SELECTING
 }
+
+
+def boosted(**changes: Any) -> EvalX:
+    """EvalX with a small tree ensemble."""
+    trees = HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5)
+    return EvalX(**{"estimator": trees, "mask_copies": 5, "random_state": 0, **changes})
+
+
+def posthoc(**changes: Any) -> PostHoc:
+    """PostHoc with a network that trains in no time."""
+    training = Training(epochs=3, batch_size=20, learning_rate=0.05)
+    settings: dict[str, Any] = {"training": training, "progress": False, "device": "cpu"}
+    return PostHoc(**{"predictor": TINY, "random_state": 0, **settings, **changes})
+
+
+class Recorder:
+    """A model of numbers that keeps what it was asked."""
+
+    def __call__(self, X: Any) -> Any:
+        self.asked = X
+        first = np.asarray(X[:, 0] if not isinstance(X, pd.DataFrame) else X.iloc[:, 0])
+        return 1 / (1 + np.exp(-first.astype(float)))
+
+
+def assert_one_sentence(error: Exception) -> None:
+    text = str(error)
+    assert "\n" not in text
+    assert ". " not in text.replace(" …", "")
+    assert len(text) < 300

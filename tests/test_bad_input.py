@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import sparse
-from small_tables import NAMES, frame, mixed, quick, quick_evaluator, rows
+from small_tables import NAMES, assert_one_sentence, frame, mixed, quick, quick_evaluator, rows
 from torch import nn
 
 from unmasked import (
@@ -219,13 +219,6 @@ def test_fit_refuses_before_it_trains(case: str) -> None:
 def test_good_input_would_train(make: Callable[[], Any]) -> None:
     with pytest.raises(Trained):
         make().fit(X, Y)
-
-
-def assert_one_sentence(error: Exception) -> None:
-    text = str(error)
-    assert "\n" not in text
-    assert ". " not in text.replace(" …", "")
-    assert len(text) < 300
 
 
 # ---------------------------------------------------------------------- what scikit-learn demands

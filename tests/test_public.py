@@ -10,10 +10,11 @@ import pytest
 import unmasked
 
 NAMES = [
-    "MLP", "Bernoulli", "CoverageWarning", "DataWarning", "EvalX", "Explanation", "Groups",
-    "InputError", "InterruptedWarning", "MaskLaw", "Masker", "MissingExtra", "OutputError",
-    "RealX", "SavedError", "Scores", "Synthetic", "Token", "Training", "UniformSize",
-    "UnmaskedError", "UnmaskedWarning", "Zero", "selection_quality", "synthetic",
+    "L2X", "MLP", "BaseX", "Bernoulli", "CoverageWarning", "DataWarning", "EvalX", "ExactPosterior",
+    "Explanation", "Full", "Groups", "InputError", "InterruptedWarning", "Invase", "MaskLaw",
+    "Masker", "MemoryWarning", "MissingExtra", "OutputError", "PostHoc", "RealX", "SavedError",
+    "Scores", "Synthetic", "Token", "Training", "UniformSize", "UnmaskedError", "UnmaskedWarning",
+    "Zero", "selection_quality", "synthetic",
 ]  # fmt: skip
 
 

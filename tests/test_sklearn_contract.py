@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -29,12 +29,13 @@ from small_tables import (
     rows,
 )
 
-from unmasked import L2X, MLP, BaseX, Bernoulli, EvalX, Full, Invase, RealX, Training, Zero
+from unmasked import L2X, MLP, BaseX, Bernoulli, EvalX, Full, Invase, PostHoc, RealX, Training, Zero
 from unmasked.engine import program
 
 # Large steps, few of them: the suite fits about 200 times and wants 83% accuracy on easy blobs.
 SHORT = Training(epochs=5, batch_size=32, learning_rate=0.1, selector_learning_rate=0.02)
 MAKERS: dict[str, Callable[..., Any]] = {**EXPLAINERS, "EvalX": quick_evaluator}
+TREES = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=8, min_samples_leaf=5)
 Maker = Callable[..., Any]
 each_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -49,18 +50,20 @@ def short_validation(monkeypatch: pytest.MonkeyPatch) -> None:
 def contract() -> list[Any]:
     """All checks of scikit-learn but the one that it skips itself: other array libraries."""
     small = {"training": SHORT, "progress": False}
-    cases = []
     both = {"selector": MLP((16,)), "predictor": MLP((16,)), **small}
-    for estimator in (
-        RealX(0.01, **both),
-        RealX(0.01, predictor_first=True, **both),
-        BaseX(0.01, **both),
-        Invase(0.01, **both),
-        L2X(1, **both),
-        Full(MLP((16,)), **small),
-        EvalX(MLP((16,)), **small),
-    ):
-        kind = type(estimator).__name__ + "-first" * getattr(estimator, "predictor_first", False)
+    estimators = {
+        "RealX": RealX(0.01, **both),
+        "RealX-first": RealX(0.01, predictor_first=True, **both),
+        "BaseX": BaseX(0.01, **both),
+        "Invase": Invase(0.01, **both),
+        "L2X": L2X(1, **both),
+        "Full": Full(MLP((16,)), **small),
+        "EvalX": EvalX(MLP((16,)), **small),
+        "EvalX of trees": EvalX(estimator=TREES, mask_copies=5),
+        "PostHoc": PostHoc(predictor=MLP((16,)), **small),
+    }
+    cases = []
+    for kind, estimator in estimators.items():
         for case, check in estimator_checks_generator(estimator):
             name = check.func.__name__
             if name != "check_array_api_input":  # we do not claim to take other array libraries

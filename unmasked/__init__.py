@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         UnmaskedError,
         UnmaskedWarning,
     )
-    from unmasked.evaluation import EvalX, Scores
+    from unmasked.evaluation import EvalX, ExactPosterior, PostHoc, Scores
     from unmasked.explainers import L2X, BaseX, Full, Invase, RealX
     from unmasked.explanation import Explanation
     from unmasked.masking import Groups, Masker, Token, Zero
@@ -39,6 +39,7 @@ _HOME = {
     "CoverageWarning": "errors",
     "DataWarning": "errors",
     "EvalX": "evaluation",
+    "ExactPosterior": "evaluation",
     "Explanation": "explanation",
     "Full": "explainers",
     "Groups": "masking",
@@ -52,6 +53,7 @@ _HOME = {
     "MemoryWarning": "errors",
     "MissingExtra": "errors",
     "OutputError": "errors",
+    "PostHoc": "evaluation",
     "RealX": "explainers",
     "SavedError": "errors",
     "Scores": "evaluation",
@@ -74,6 +76,7 @@ __all__ = [
     "CoverageWarning",
     "DataWarning",
     "EvalX",
+    "ExactPosterior",
     "Explanation",
     "Full",
     "Groups",
@@ -85,6 +88,7 @@ __all__ = [
     "MemoryWarning",
     "MissingExtra",
     "OutputError",
+    "PostHoc",
     "RealX",
     "SavedError",
     "Scores",

@@ -110,7 +110,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.columns_ = Columns.learn(table, self.groups)
         self.classes_ = targets.classes
-        inner = Token() if self.masker is None else self.masker
+        inner = self._masker
         self.masker_ = inner if self.columns_.plain else Groups(self.columns_.index, inner)
         matrix = self.columns_.matrix(table)
         if validation is None:
@@ -196,6 +196,11 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The random masks that predictors learn from."""
         law: MaskLaw | None = getattr(self, "mask_law", None)
         return UniformSize() if law is None else law
+
+    @property
+    def _masker(self) -> Masker:
+        """What hides values, before columns are grouped."""
+        return Token() if self.masker is None else self.masker
 
     @property
     def _predictor(self) -> nn.Module | Factory:

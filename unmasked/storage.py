@@ -1,7 +1,8 @@
 """Fitted objects on disk: a folder with ``config.json`` and ``weights.safetensors``.
 
 No pickle. The configuration carries a format name, a version and digests of itself and of the
-weights, so that a damaged or foreign folder is refused in one sentence.
+other files, so that a damaged or foreign folder is refused in one sentence. A scikit-learn
+classifier is a file of skops beside them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import shutil
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,29 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from unmasked.errors import InputError, OutputError, SavedError
+from unmasked.errors import InputError, MissingExtra, OutputError, SavedError
 from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory
 
 FORMAT, VERSION = "unmasked", 2
 _CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
+CLASSIFIER = "estimator.skops"
+_TRUSTED = ("sklearn", "numpy", "scipy")  # packages whose classes a saved classifier may hold
 
 
-def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a fitted object; replaces an earlier one only when the new one is complete."""
+def write_folder(
+    folder: Path,
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    files: dict[str, bytes] | None = None,
+) -> None:
+    """Write a fitted object; replaces an earlier one only when the new one is complete.
+
+    files : further files by name; their digests go into the configuration.
+    """
+    if files:
+        config = {**config, "files": {name: _sha256(content) for name, content in files.items()}}
     check_replaceable(folder, config["kind"])
     part = folder.with_name(f".{folder.name}.part")
     old = folder.with_name(f".{folder.name}.old")
@@ -40,7 +54,9 @@ def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor
         part.mkdir(parents=True)
         plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
         save_file(plain, part / _WEIGHTS)
-        digest = hashlib.sha256((part / _WEIGHTS).read_bytes()).hexdigest()
+        for name, content in (files or {}).items():
+            (part / name).write_bytes(content)
+        digest = _sha256((part / _WEIGHTS).read_bytes())
         head = {
             "format": FORMAT,
             "version": VERSION,
@@ -80,9 +96,10 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tens
             )
         if _digest(config) != config.get("config_sha256"):
             raise SavedError(f"{folder / _CONFIG} is damaged: its digest differs from the saved.")
-        digest = hashlib.sha256((folder / _WEIGHTS).read_bytes()).hexdigest()
-        if digest != config.get("weights_sha256"):
-            raise SavedError(f"{folder / _WEIGHTS} is damaged: its digest differs from the saved.")
+        digests = {_WEIGHTS: config.get("weights_sha256"), **config.get("files", {})}
+        for name, digest in digests.items():
+            if _sha256((folder / name).read_bytes()) != digest:
+                raise SavedError(f"{folder / name} is damaged: its digest differs from the saved.")
         tensors: dict[str, Tensor] = load_file(folder / _WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
         if isinstance(error, SavedError):
@@ -95,7 +112,11 @@ def _digest(config: dict[str, Any]) -> str:
     """The digest of what a configuration says, without the digests that it carries."""
     head = ("format", "version", "weights_sha256", "config_sha256")
     body = {key: value for key, value in config.items() if key not in head}
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return _sha256(json.dumps(body, sort_keys=True).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def saved_kind(folder: Path) -> str | None:
@@ -206,3 +227,67 @@ def load_weights(module: nn.Module, tensors: dict[str, Tensor], prefix: str) -> 
         detail = " ".join(str(error).split())
         raise InputError(f"the saved {prefix} does not fit this network: {detail}") from error
     return module.eval()
+
+
+def classifier_bytes(estimator: Any) -> bytes:
+    """A fitted scikit-learn classifier in the format of skops, which is no pickle."""
+    skops = _skops("saving an EvalX with an estimator")
+    try:
+        content: bytes = skops.dumps(estimator)
+        foreign = _foreign(skops, content)
+    except Exception as error:  # what skops does not know it refuses in many ways
+        raise InputError(
+            f"the estimator {type(estimator).__name__} cannot be saved by skops "
+            f"({' '.join(str(error).split())}); keep it in memory."
+        ) from error
+    if foreign:
+        raise InputError(
+            "an estimator to be saved must be made of scikit-learn's parts only but has "
+            f"{foreign[0]}, which loading would refuse; keep it in memory."
+        )
+    return content
+
+
+def classifier_from(folder: Path) -> Any:
+    """The inverse of `classifier_bytes`; refuses whatever is no class of scikit-learn's kin."""
+    skops = _skops("loading an EvalX with an estimator")
+    try:
+        content = (folder / CLASSIFIER).read_bytes()
+        foreign = _foreign(skops, content)
+        if not foreign:
+            return skops.loads(content, trusted=skops.get_untrusted_types(data=content))
+    except Exception as error:  # whatever another version of scikit-learn trips over
+        raise SavedError(
+            f"{folder / CLASSIFIER} cannot be read ({' '.join(str(error).split())}); use the "
+            "version of scikit-learn it was saved with."
+        ) from error
+    raise SavedError(
+        f"{folder / CLASSIFIER} must hold classes of {', '.join(_TRUSTED)} only but holds "
+        f"{foreign[0]}; load only what you saved yourself."
+    )
+
+
+def _skops(what: str) -> Any:
+    try:
+        return import_module("skops.io")
+    except ImportError as error:
+        raise MissingExtra("skops", "sklearn-saving", what) from error
+
+
+def _foreign(skops: Any, content: bytes) -> list[str]:
+    """What skops does not trust by itself and is no class of a trusted package.
+
+    Functions stay foreign: some of numpy's run any code they are given.
+    """
+    return [name for name in skops.get_untrusted_types(data=content) if not _known_class(name)]
+
+
+def _known_class(name: str) -> bool:
+    module, _, kind = name.rpartition(".")
+    if module.split(".")[0] not in _TRUSTED:
+        return False
+    try:
+        found = getattr(import_module(module), kind)
+    except (ImportError, AttributeError):
+        return False
+    return isinstance(found, type) and found.__module__.split(".")[0] in _TRUSTED

@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from unmasked import methods
 from unmasked.columns import GroupSpec
-from unmasked.engine import Settings, Training, fit
+from unmasked.engine import Data, Settings, Training, fit
 from unmasked.engine.progress import Show
 from unmasked.errors import CoverageWarning, InputError
-from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
-from unmasked.evaluation.scores import Scores
-from unmasked.explanation import Explanation
+from unmasked.estimator import Table, check_batch_size, checkpoint_file, restore_network
+from unmasked.evaluation import copies
+from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator, same_size_masks
 from unmasked.masking import Masker
 from unmasked.masklaws import MaskLaw
-from unmasked.metrics import (
-    Interval,
-    Statistic,
-    auroc_statistic,
-    average_statistic,
-    bootstrap,
-    hits,
-    kl_divergences,
-    log_likelihoods,
-    mean_statistic,
-)
 from unmasked.networks import Factory
 from unmasked.storage import (
+    CLASSIFIER,
+    classifier_bytes,
+    classifier_from,
     law_from,
     network_from,
     read_folder,
     weights_of,
     write_folder,
 )
-from unmasked.targets import Targets
 
-_RANDOM_DRAWS = 5  # draws of random masks that are averaged
+__all__ = ["EvalX", "same_size_masks"]
+
 _MANY_OUTSIDE = 0.01  # share of rows outside the trained sizes that calls for a warning
-_GOOD_AUROC = 0.6
-_NEXT_TO_NOTHING = 0.03  # share of the uncertainty that is there with nothing shown
-# Training differs from an explainer of the same random_state, so the two never share a network.
-_SEED_SHIFT = 7_919
 
 
-class EvalX(MaskedEstimator):
+class EvalX(TableEvaluator):
     """EVAL-X: a classifier of what is shown, trained on random masks and never on explanations.
 
     At its optimum it is p(y | x_r) for every subset r of the features, and nothing that an
@@ -59,6 +50,14 @@ class EvalX(MaskedEstimator):
     Parameters
     ----------
     predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``.
+    estimator : instead of a network, a scikit-learn classifier that takes NaN for hidden values,
+        such as ``HistGradientBoostingClassifier()``. A clone learns from masked copies of the
+        standardised rows, and stops on validation rows if its fit takes ``X_val``; if not, they
+        are learned from too. ``masker``, ``training``, ``device``, ``checkpoint`` and
+        ``progress`` are for networks.
+    mask_copies : how many copies of each row, each with a random mask of its own, an estimator
+        learns from; fewer, with a warning, where all together exceed 2,000,000 rows or
+        100,000,000 numbers.
     model : evaluate explanations of this model instead of the data, as in `RealX`.
     mask_law : `UniformSize` (default: masks of every size) or the paper's `Bernoulli(0.5)`.
     masker, groups, training, validation, batch_size, device, checkpoint, progress, random_state :
@@ -66,7 +65,9 @@ class EvalX(MaskedEstimator):
 
     Attributes
     ----------
-    predictor_ : the network. sizes_ : smallest and largest number of shown features it knows.
+    predictor_ : the network; or estimator_ : the classifier (its classes are the numbers of ours),
+    used_ : the columns it knows, copies_ : how many copies of each row it learned from.
+    sizes_ : smallest and largest number of shown features in training.
     columns_, classes_, n_features_in_, feature_names_in_, history_, interrupted_ : as in `RealX`.
 
     Examples
@@ -79,12 +80,16 @@ class EvalX(MaskedEstimator):
     ['explanation', 'everything', 'random', 'nothing']
     """
 
+    title = "EVAL-X"
+
     def __init__(
         self,
         predictor: nn.Module | Factory | None = None,
         *,
+        estimator: Any = None,
         model: Any = None,
         mask_law: MaskLaw | None = None,
+        mask_copies: int = 30,
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         training: Training | None = None,
@@ -96,8 +101,10 @@ class EvalX(MaskedEstimator):
         random_state: Any = None,
     ) -> None:
         self.predictor = predictor
+        self.estimator = estimator
         self.model = model
         self.mask_law = mask_law
+        self.mask_copies = mask_copies
         self.masker = masker
         self.groups = groups
         self.training = training
@@ -110,140 +117,79 @@ class EvalX(MaskedEstimator):
 
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> EvalX:
         """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
+        self._check_estimator()
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
+        if self.estimator is None:
+            self._fit_network(train, valid, seed + SEED_SHIFT)
+        else:
+            held_out = validation is None
+            self._fit_estimator(train, valid, held_out, targets.soft, seed + SEED_SHIFT)
+        self.sizes_ = self._law.sizes(self._sizes[1])
+        self.soft_ = targets.soft
+        return self
+
+    def _fit_network(self, train: Data, valid: Data, seed: int) -> None:
         trained = fit(
             methods.eval_x(self.masker_, self._law, self._predictor),
-            Settings(seeds=(seed + _SEED_SHIFT,)),
+            Settings(seeds=(seed,)),
             train,
             valid,
             self.training,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "evalx"),
             show=self.progress,
-            title="EVAL-X",
+            title=self.title,
         )
+        self.__dict__.pop("estimator_", None)  # of an earlier fit
         self.predictor_ = trained.predictors[0]
-        self.sizes_ = self._law.sizes(self._sizes[1])
-        self.soft_ = targets.soft
         self.history_, self.interrupted_ = trained.history, trained.interrupted
         self.seconds_ = trained.seconds
-        return self
 
-    def predict_proba(self, X: Table, masks: ArrayLike | None = None) -> NDArray[np.float64]:
-        """p(class | what the masks show), (rows, classes); without masks, everything is shown."""
-        matrix = self._matrix(X)
-        return self._predict(matrix, self._masks(masks, len(matrix))).astype(np.float64)
-
-    def predict(self, X: Table, masks: ArrayLike | None = None) -> NDArray[Any]:
-        """The likeliest class given what the masks show."""
-        likeliest = self.predict_proba(X, masks).argmax(1)  # checks that it is fitted
-        return self.classes_[likeliest]
-
-    def evaluate(
-        self,
-        explanation: Explanation | ArrayLike,
-        X: Table,
-        y: Any = None,
-        *,
-        bootstrap_draws: int = 1000,
-        seed: int = 0,
-    ) -> Scores:
-        """Judge an explanation (or masks) of the rows of X.
-
-        Returns AUROC, accuracy and log-likelihood (KL too where a model is explained), each with
-        a bootstrap interval, beside the same with everything shown, with random masks of each
-        row's own size, and with nothing shown. All of them see the same rows and resamples.
-        """
-        if explanation is None or bootstrap_draws < 1:
-            raise InputError(
-                "an explanation (or masks) and at least 1 bootstrap draw are needed, but came as "
-                f"{type(explanation).__name__} and {bootstrap_draws!r}."
-            )
-        table = self._read(X, reset=False)
-        matrix = self.columns_.matrix(table)
-        if isinstance(explanation, Explanation):
-            self._check_names(explanation)
-        masks = self._masks(explanation, len(matrix))
-        targets = self._targets(X, y, len(table), self.model, fitting=False)
-        remarks = self._coverage(masks)
-        random = np.random.default_rng(seed)
-        shown = {
-            "explanation": [masks],
-            "everything": [np.ones_like(masks)],
-            "random": [same_size_masks(masks, random) for _ in range(_RANDOM_DRAWS)],
-            "nothing": [np.zeros_like(masks)],
-        }
-        statistics: dict[str, Statistic] = {}
-        for row, draws in shown.items():
-            predicted = [self._predict(matrix, draw) for draw in draws]
-            for metric, statistic in self._statistics(predicted, targets).items():
-                statistics[f"{row}/{metric}"] = statistic
-        metric_names = [name.split("/")[1] for name in statistics if name.startswith("random/")]
-        differences = {
-            f"over_{other}/{metric}": (f"explanation/{metric}", f"{other}/{metric}")
-            for other, metrics in (("random", metric_names), ("nothing", ["eloglik"]))
-            for metric in metrics
-        }
-        found = bootstrap(
-            statistics,
-            len(matrix),
-            draws=bootstrap_draws,
-            seed=seed,
-            differences=differences,
-            width=len(self.classes_),
+    def _fit_estimator(
+        self, train: Data, valid: Data, held_out: bool, soft: bool, seed: int
+    ) -> None:
+        """``held_out``: the validation rows come from X, so they may be learned from."""
+        if soft:
+            copies.check_weights(self.estimator)
+        stops = copies.takes_validation(self.estimator)
+        if held_out and not stops:
+            train = Data(torch.cat([train.x, valid.x]), torch.cat([train.target, valid.target]))
+        drawn = copies.Copies(self._law, self.columns_.index, self._sizes[1], soft)
+        start = time.perf_counter()
+        estimator, used, count = copies.learn(
+            self.estimator, drawn, self.mask_copies, train, valid if stops else None, seed
         )
-        grouped: dict[str, dict[str, Interval]] = {}
-        for name, interval in found.items():
-            row, metric = name.split("/")
-            grouped.setdefault(row, {})[metric] = interval
-        over_random, over_nothing = grouped.pop("over_random"), grouped.pop("over_nothing")
-        remarks += _only_order(
-            grouped["explanation"]["eauroc"], over_nothing["eloglik"], grouped["nothing"]["eloglik"]
-        )
-        micro = len(self.classes_) > 2
-        return Scores(grouped, over_random, float(masks.mean()), len(matrix), micro, remarks)
+        self.__dict__.pop("predictor_", None)  # of an earlier fit
+        self.estimator_, self.used_, self.copies_ = estimator, used, count
+        self.history_, self.interrupted_ = [], False
+        self.seconds_ = time.perf_counter() - start
 
     # ------------------------------------------------------------------ the work behind it
 
-    def _predict(self, matrix: NDArray[np.float32], masks: NDArray[Any]) -> NDArray[Any]:
-        return self._probabilities(self.predictor_, matrix, masks)
+    def _predict(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
+        if not hasattr(self, "estimator_"):
+            return self._probabilities(self.predictor_, inputs, masks)
+        check_batch_size(self.batch_size)
+        parts = []
+        for start in range(0, len(inputs), self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            masked = copies.hide(inputs[rows], masks[rows], self.columns_.index)
+            parts.append(copies.predict(self.estimator_, self.used_, masked, len(self.classes_)))
+        return np.concatenate(parts)
 
-    def _statistics(self, predicted: list[NDArray[Any]], targets: Targets) -> dict[str, Statistic]:
-        label, target = targets.likeliest, targets.probabilities
-        loglik = np.mean([log_likelihoods(p, target) for p in predicted], axis=0)
-        correct = np.mean([hits(p, label) for p in predicted], axis=0)
-        result = {
-            "eauroc": average_statistic([auroc_statistic(p, label) for p in predicted]),
-            "eacc": mean_statistic(correct),
-            "eloglik": mean_statistic(loglik),
-        }
-        if targets.soft:
-            kl = np.mean([kl_divergences(p, target) for p in predicted], axis=0)
-            result["kl"] = mean_statistic(kl)
-        return result
+    def _check_estimator(self) -> None:
+        if self.estimator is None:
+            return
+        for name in ("predictor", "masker"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    f"either estimator or {name} can be given but both came; leave out {name}, "
+                    "as an estimator is the predictor and takes NaN for hidden values."
+                )
+        copies.check_classifier(self.estimator)
+        copies.check_copies(self.mask_copies)
 
-    def _masks(self, masks: Explanation | ArrayLike | None, rows: int) -> NDArray[np.bool_]:
-        features = self._sizes[1]
-        if masks is None:
-            return np.ones((rows, features), dtype=bool)
-        shown = (masks if isinstance(masks, Explanation) else Explanation(_plain(masks))).masks
-        if shown.shape != (rows, features):
-            raise InputError(
-                f"the masks must have shape ({rows}, {features}), one row for each row and one "
-                f"column for each feature, but have {shown.shape}."
-            )
-        return shown
-
-    def _check_names(self, explanation: Explanation) -> None:
-        ours, theirs = list(self.columns_.features), explanation.feature_names
-        if len(ours) == len(theirs) and ours != theirs and self._named:
-            which = next(i for i in range(len(ours)) if ours[i] != theirs[i])
-            raise InputError(
-                f"the explanation's feature {which + 1} is {theirs[which]!r} but the evaluator's "
-                f"is {ours[which]!r}; fit both on the same columns in the same order."
-            )
-
-    def _coverage(self, masks: NDArray[np.bool_]) -> list[str]:
+    def _remarks(self, masks: NDArray[np.bool_]) -> list[str]:
         """A sentence, also warned, when masks are of sizes that training did not show."""
         sizes = masks.sum(1)
         low, high = self.sizes_
@@ -260,15 +206,25 @@ class EvalX(MaskedEstimator):
 
     @property
     def _fitted(self) -> bool:
-        return hasattr(self, "predictor_")
+        return hasattr(self, "predictor_") or hasattr(self, "estimator_")
 
     # ------------------------------------------------------------------ on disk
 
     def save(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
+
+        An estimator is written beside them as ``estimator.skops``, for which the package skops
+        must be installed.
+        """
         check_is_fitted(self)
         config = {**self._config(), "sizes": list(self.sizes_)}
-        write_folder(Path(folder), config, weights_of(self.predictor_, "predictor"))
+        if not hasattr(self, "estimator_"):
+            write_folder(Path(folder), config, weights_of(self.predictor_, "predictor"))
+            return
+        config |= {"predictor": None, "mask_copies": self.mask_copies, "copies": self.copies_}
+        content = classifier_bytes(self.estimator_)
+        used = torch.from_numpy(self.used_)
+        write_folder(Path(folder), config, {"used": used}, {CLASSIFIER: content})
 
     @classmethod
     def load(
@@ -281,42 +237,26 @@ class EvalX(MaskedEstimator):
     ) -> EvalX:
         """Read what `save` wrote. A network or masker of your own must be passed again."""
         config, tensors = read_folder(Path(folder), "EvalX")
+        network = config["predictor"]
         evaluator = cls(
-            predictor=network_from(config["predictor"], predictor, "predictor"),
+            predictor=None if network is None else network_from(network, predictor, "predictor"),
             mask_law=law_from(config["mask_law"]),
             batch_size=config["batch_size"],
             device=device,
         )
         evaluator._restore(config, masker)
         evaluator.sizes_ = tuple(config["sizes"])
-        width = evaluator._sizes[2]
-        evaluator.predictor_ = restore_network(
-            evaluator.predictor, width, len(evaluator.classes_), tensors, "predictor"
-        )
+        if network is not None:
+            evaluator.predictor_ = restore_network(
+                evaluator.predictor,
+                evaluator._sizes[2],
+                len(evaluator.classes_),
+                tensors,
+                "predictor",
+            )
+            return evaluator
+        evaluator.estimator_ = classifier_from(Path(folder))
+        evaluator.estimator = clone(evaluator.estimator_)
+        evaluator.mask_copies, evaluator.copies_ = config["mask_copies"], config["copies"]
+        evaluator.used_ = tensors["used"].numpy()
         return evaluator
-
-
-def _only_order(area: Interval, gain: Interval, nothing: Interval) -> list[str]:
-    """A sentence when rows are well ranked by what carries next to no information.
-
-    AUROC sees order alone: tiny differences between what the evaluator says of one mask and of
-    another are enough, so a mere code in the choice of features can rank well. Its log-likelihood
-    cannot gain from that.
-    """
-    if area.low <= _GOOD_AUROC or gain.low > _NEXT_TO_NOTHING * abs(nothing.value):
-        return []
-    return [
-        f"the AUROC of {area.value:.3f} should not be relied on: what is shown adds only "
-        f"{gain.value:.3f} nats to nothing shown, so the order of rows may come from the choice "
-        "of features rather than from their values."
-    ]
-
-
-def same_size_masks(masks: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.bool_]:
-    """For each row a random mask that shows exactly as many features as the row's own."""
-    order = random.random(masks.shape).argsort(1).argsort(1)
-    return order < masks.sum(1, keepdims=True)
-
-
-def _plain(masks: Any) -> Any:
-    return masks.detach().cpu().numpy() if hasattr(masks, "detach") else masks

@@ -25,7 +25,7 @@ METRICS = {
 
 @dataclass(frozen=True, repr=False)
 class Scores:
-    """An explanation's fidelity under EVAL-X.
+    """An explanation's fidelity under an evaluator, such as EVAL-X.
 
     Attributes
     ----------
@@ -37,6 +37,7 @@ class Scores:
     count : how many rows were judged.
     micro : whether the AUROC is the micro AUROC of several classes.
     remarks : sentences a reader should know before believing the figures.
+    evaluator : who judged.
     """
 
     rows: dict[str, dict[str, Interval]]
@@ -45,6 +46,7 @@ class Scores:
     count: int
     micro: bool
     remarks: list[str] = field(default_factory=list)
+    evaluator: str = "EVAL-X"
 
     def __getitem__(self, metric: str) -> Interval:
         """The explanation's own figure, such as ``scores["eauroc"]``."""
@@ -72,6 +74,7 @@ class Scores:
             "count": self.count,
             "auroc": "micro" if self.micro else "binary",
             "remarks": self.remarks,
+            "evaluator": self.evaluator,
         }
 
     def __repr__(self) -> str:
@@ -79,7 +82,7 @@ class Scores:
         micro = " (micro)" if self.micro else ""
         width = max(len(text) for text in ROWS.values())
         lines = [
-            f"EVAL-X on {self.count:,} rows, {self.fraction:.0%} of the features shown; "
+            f"{self.evaluator} on {self.count:,} rows, {self.fraction:.0%} of the features shown; "
             "95% intervals",
             " " * width
             + "".join(f"  {METRICS[n] + (micro if n == 'eauroc' else ''):>24}" for n in names),

@@ -15,7 +15,7 @@ from unmasked.data.synthetic import CONTROL_FLOW, Synthetic, synthetic
 from unmasked.engine import Training
 from unmasked.engine.progress import Show
 from unmasked.evaluation import EvalX, Scores
-from unmasked.evaluation.evalx import same_size_masks
+from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 from unmasked.metrics import auroc, hits, log_likelihoods, selection_quality

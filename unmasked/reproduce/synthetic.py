@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unmasked.engine.progress import Show
-from unmasked.evaluation.evalx import same_size_masks
+from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.report.results import (
     all_or_nothing,
     checkpoint_folder,

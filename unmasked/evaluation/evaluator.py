@@ -1,0 +1,224 @@
+"""What every evaluator of explanations shares: masks in, figures beside their comparisons out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unmasked.errors import InputError
+from unmasked.estimator import MaskedEstimator, Table
+from unmasked.evaluation.scores import Scores
+from unmasked.explanation import Explanation
+from unmasked.metrics import (
+    Interval,
+    Statistic,
+    auroc_statistic,
+    average_statistic,
+    bootstrap,
+    hits,
+    kl_divergences,
+    log_likelihoods,
+    mean_statistic,
+)
+from unmasked.targets import Targets
+
+# Training differs from an explainer of the same random_state, so the two never share a network.
+SEED_SHIFT = 7_919
+_RANDOM_DRAWS = 5  # draws of random masks that are averaged
+_GOOD_AUROC = 0.6
+_NEXT_TO_NOTHING = 0.03  # share of the uncertainty that is there with nothing shown
+
+
+class Evaluator(ABC):
+    """A classifier of what masks show: p(class | x_r) for the subset r that a mask leaves.
+
+    Subclasses say how rows are read (`_inputs`), how many features these have (`_features`), what
+    is predicted from what is shown (`_predict`) and what is true (`_judged`).
+    """
+
+    classes_: NDArray[Any]
+    title: ClassVar[str]
+    """Who judges, in the head of the scores."""
+
+    def predict_proba(self, X: Table, masks: ArrayLike | None = None) -> NDArray[np.float64]:
+        """p(class | what the masks show), (rows, classes); without masks, everything is shown."""
+        inputs = self._inputs(X)
+        return self._predict(inputs, self._masks(masks, inputs)).astype(np.float64)
+
+    def predict(self, X: Table, masks: ArrayLike | None = None) -> NDArray[Any]:
+        """The likeliest class given what the masks show."""
+        likeliest = self.predict_proba(X, masks).argmax(1)  # checks that it is fitted
+        return self.classes_[likeliest]
+
+    def evaluate(
+        self,
+        explanation: Explanation | ArrayLike,
+        X: Table,
+        y: Any = None,
+        *,
+        bootstrap_draws: int = 1000,
+        seed: int = 0,
+    ) -> Scores:
+        """Judge an explanation (or masks) of the rows of X.
+
+        Returns AUROC, accuracy and log-likelihood (KL too where a model is explained), each with
+        a bootstrap interval, beside the same with everything shown, with random masks of each
+        row's own size, and with nothing shown. All of them see the same rows and resamples.
+        """
+        if explanation is None or bootstrap_draws < 1:
+            raise InputError(
+                "an explanation (or masks) and at least 1 bootstrap draw are needed, but came as "
+                f"{type(explanation).__name__} and {bootstrap_draws!r}."
+            )
+        inputs = self._inputs(X)
+        if isinstance(explanation, Explanation):
+            self._check_names(explanation)
+        masks = self._masks(explanation, inputs)
+        rows = len(masks)
+        targets = self._judged(X, y, rows)
+        remarks = self._remarks(masks)
+        random = np.random.default_rng(seed)
+        shown = {
+            "explanation": [masks],
+            "everything": [np.ones_like(masks)],
+            "random": [same_size_masks(masks, random) for _ in range(_RANDOM_DRAWS)],
+            "nothing": [np.zeros_like(masks)],
+        }
+        statistics: dict[str, Statistic] = {}
+        for row, draws in shown.items():
+            predicted = [self._predict(inputs, draw) for draw in draws]
+            for metric, statistic in _statistics(predicted, targets).items():
+                statistics[f"{row}/{metric}"] = statistic
+        metric_names = [name.split("/")[1] for name in statistics if name.startswith("random/")]
+        differences = {
+            f"over_{other}/{metric}": (f"explanation/{metric}", f"{other}/{metric}")
+            for other, metrics in (("random", metric_names), ("nothing", ["eloglik"]))
+            for metric in metrics
+        }
+        found = bootstrap(
+            statistics,
+            rows,
+            draws=bootstrap_draws,
+            seed=seed,
+            differences=differences,
+            width=len(self.classes_),
+        )
+        grouped: dict[str, dict[str, Interval]] = {}
+        for name, interval in found.items():
+            row, metric = name.split("/")
+            grouped.setdefault(row, {})[metric] = interval
+        over_random, over_nothing = grouped.pop("over_random"), grouped.pop("over_nothing")
+        remarks += _only_order(
+            grouped["explanation"]["eauroc"], over_nothing["eloglik"], grouped["nothing"]["eloglik"]
+        )
+        micro = len(self.classes_) > 2
+        return Scores(grouped, over_random, float(masks.mean()), rows, micro, remarks, self.title)
+
+    # ------------------------------------------------------------------ what subclasses supply
+
+    @abstractmethod
+    def _inputs(self, X: Table) -> Any:
+        """Rows in the form that `_predict` takes, checked."""
+
+    @abstractmethod
+    def _features(self, inputs: Any) -> int:
+        """How many features a mask of these rows has."""
+
+    @abstractmethod
+    def _predict(self, inputs: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
+        """p(class | what the masks show), (rows, classes)."""
+
+    @abstractmethod
+    def _judged(self, X: Table, y: Any, rows: int) -> Targets:
+        """What is true of these rows."""
+
+    def _names(self) -> list[str] | None:
+        """The features' names, where the user gave any."""
+        return None
+
+    def _remarks(self, masks: NDArray[np.bool_]) -> list[str]:
+        """Sentences to read before the figures of these masks."""
+        return []
+
+    def _check_names(self, explanation: Explanation) -> None:
+        ours, theirs = self._names(), explanation.feature_names
+        if ours is not None and len(ours) == len(theirs) and ours != theirs:
+            which = next(i for i in range(len(ours)) if ours[i] != theirs[i])
+            raise InputError(
+                f"the explanation's feature {which + 1} is {theirs[which]!r} but the evaluator's "
+                f"is {ours[which]!r}; fit both on the same columns in the same order."
+            )
+
+    def _masks(self, masks: Explanation | ArrayLike | None, inputs: Any) -> NDArray[np.bool_]:
+        shape = len(inputs), self._features(inputs)
+        if masks is None:
+            return np.ones(shape, dtype=bool)
+        shown = (masks if isinstance(masks, Explanation) else Explanation(_plain(masks))).masks
+        if shown.shape != shape:
+            raise InputError(
+                f"the masks must have shape {shape}, one row for each row and one "
+                f"column for each feature, but have {shown.shape}."
+            )
+        return shown
+
+
+class TableEvaluator(Evaluator, MaskedEstimator):
+    """An evaluator that learned the columns of a table; it has the parameter ``model`` too."""
+
+    model: Any
+
+    def _inputs(self, X: Table) -> Any:
+        return self._matrix(X)
+
+    def _features(self, inputs: Any) -> int:
+        return self._sizes[1]
+
+    def _judged(self, X: Table, y: Any, rows: int) -> Targets:
+        return self._targets(X, y, rows, self.model, fitting=False)
+
+    def _names(self) -> list[str] | None:
+        return list(self.columns_.features) if self._named else None
+
+
+def _statistics(predicted: list[NDArray[Any]], targets: Targets) -> dict[str, Statistic]:
+    label, target = targets.likeliest, targets.probabilities
+    loglik = np.mean([log_likelihoods(p, target) for p in predicted], axis=0)
+    correct = np.mean([hits(p, label) for p in predicted], axis=0)
+    result = {
+        "eauroc": average_statistic([auroc_statistic(p, label) for p in predicted]),
+        "eacc": mean_statistic(correct),
+        "eloglik": mean_statistic(loglik),
+    }
+    if targets.soft:
+        kl = np.mean([kl_divergences(p, target) for p in predicted], axis=0)
+        result["kl"] = mean_statistic(kl)
+    return result
+
+
+def _only_order(area: Interval, gain: Interval, nothing: Interval) -> list[str]:
+    """A sentence when rows are well ranked by what carries next to no information.
+
+    AUROC sees order alone: tiny differences between what the evaluator says of one mask and of
+    another are enough, so a mere code in the choice of features can rank well. Its log-likelihood
+    cannot gain from that.
+    """
+    if area.low <= _GOOD_AUROC or gain.low > _NEXT_TO_NOTHING * abs(nothing.value):
+        return []
+    return [
+        f"the AUROC of {area.value:.3f} should not be relied on: what is shown adds only "
+        f"{gain.value:.3f} nats to nothing shown, so the order of rows may come from the choice "
+        "of features rather than from their values."
+    ]
+
+
+def same_size_masks(masks: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.bool_]:
+    """For each row a random mask that shows exactly as many features as the row's own."""
+    order = random.random(masks.shape).argsort(1).argsort(1)
+    return order < masks.sum(1, keepdims=True)
+
+
+def _plain(masks: Any) -> Any:
+    return masks.detach().cpu().numpy() if hasattr(masks, "detach") else masks
