@@ -11,7 +11,18 @@ import pandas as pd
 import pytest
 import torch
 from scipy import sparse
-from small_tables import NAMES, assert_one_sentence, frame, mixed, quick, quick_evaluator, rows
+from small_tables import (
+    EXPLAINERS,
+    NAMES,
+    SELECTING,
+    assert_one_sentence,
+    frame,
+    mixed,
+    quick,
+    quick_evaluator,
+    quick_l2x,
+    rows,
+)
 from torch import nn
 
 from unmasked import (
@@ -121,6 +132,27 @@ FIT: dict[str, tuple[Ask, str]] = {
     "sparsity None": (lambda: quick(sparsity=None).fit(X, Y), "'auto' but is None"),
     "sparsity twice": (lambda: quick(sparsity=[0.1, 0.1]).fit(X, Y), r"is \[0.1, 0.1\]"),
     "sparsity empty": (lambda: quick(sparsity=[]).fit(X, Y), r"different numbers but is \[\]"),
+    "k zero": (lambda: quick_l2x(k=0).fit(X, Y), "k must be a whole number above 0 but is 0"),
+    "k negative": (lambda: quick_l2x(k=[1, -2]).fit(X, Y), "above 0 but is -2"),
+    "k a fraction": (lambda: quick_l2x(k=2.5).fit(X, Y), "whole number above 0 but is 2.5"),
+    "k a truth value": (lambda: quick_l2x(k=True).fit(X, Y), "whole number above 0 but is True"),
+    "k text": (lambda: quick_l2x(k="auto").fit(X, Y), "whole number above 0 but is 'auto'"),
+    "k None": (lambda: quick_l2x(k=None).fit(X, Y), "whole number above 0 but is None"),
+    "k twice": (lambda: quick_l2x(k=[2, 2]).fit(X, Y), r"different whole .* but is \[2, 2\]"),
+    "k empty": (lambda: quick_l2x(k=[]).fit(X, Y), r"different whole numbers but is \[\]"),
+    "k more than all": (
+        lambda: quick_l2x(k=[1, 5]).fit(X, Y),
+        "k must be at most the number of features, 4, but is 5",
+    ),
+    "k more than all groups": (
+        lambda: quick_l2x(k=4, groups=[[0, 1]]).fit(X, Y),
+        "at most the number of features, 3, but is 4",
+    ),
+    "temperature zero": (
+        lambda: quick_l2x(temperature=0.0).fit(X, Y),
+        "temperature must be above 0 but is 0.0",
+    ),
+    "temperature NaN": (lambda: quick_l2x(temperature=np.nan).fit(X, Y), "above 0 but is nan"),
     "group of an unknown column": (
         lambda: quick(groups={"g": ["agee"]}).fit(TABLE, Y),
         "'agee', which is not in the table; did you mean 'age'",
@@ -215,10 +247,82 @@ def test_fit_refuses_before_it_trains(case: str) -> None:
 
 
 @pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize("make", [quick, quick_evaluator])
+@pytest.mark.parametrize("make", [*EXPLAINERS.values(), quick_evaluator])
 def test_good_input_would_train(make: Callable[[], Any]) -> None:
     with pytest.raises(Trained):
         make().fit(X, Y)
+
+
+# What is the same for every explainer: what is asked, and words that the sentence must contain.
+EVERY: dict[str, tuple[Callable[[Callable[..., Any]], Any], str]] = {
+    "missing": (lambda make: make().fit(put(np.nan), Y), "'x2' has 1 missing values"),
+    "infinite": (lambda make: make().fit(put(np.inf), Y), "'x2' has 1 infinite"),
+    "one class": (lambda make: make().fit(X, np.zeros(60)), r"one class only \(0.0\)"),
+    "no rows": (lambda make: make().fit(TABLE[:0], Y[:0]), "has 0 rows and 4 columns"),
+    "y None": (lambda make: make().fit(X), "y is None; give labels"),
+    "y and model": (lambda make: make(model=wrong_length).fit(X, Y), "either y or model=…"),
+    "y of another length": (lambda make: make().fit(X, Y[:10]), "each of the 60 rows but has 10"),
+    "group of an unknown column": (
+        lambda make: make(groups={"g": ["agee"]}).fit(TABLE, Y),
+        "'agee', which is not in the table; did you mean 'age'",
+    ),
+    "unknown device": (lambda make: make(device="gpu9").fit(X, Y), "device .* but is 'gpu9'"),
+    "validation 2": (lambda make: make(validation=2).fit(X, Y), "between 0 and 1, but is 2;"),
+    "validation in fit a share": (
+        lambda make: make().fit(X, Y, validation=0.3),
+        r"a pair \(X_valid, y_valid\) but is a float; .* (RealX|BaseX|Invase|L2X|Full)\(valid",
+    ),
+    "batch of nothing": (lambda make: make(batch_size=0).fit(X, Y), "batch_size .* but is 0"),
+    "masker's class": (lambda make: make(masker=Zero).fit(X, Y), "Masker but is <class .*Zero"),
+    "training by hand": (lambda make: make(training={"epochs": 1}).fit(X, Y), "be a Training"),
+    "predictor of another input": (
+        lambda make: make(predictor=nn.Linear(4, 2)).fit(X, Y),
+        r"predictor must take .*\(batch, 8\) .* 4x2",
+    ),
+}
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("make", EXPLAINERS.values(), ids=EXPLAINERS.keys())
+@pytest.mark.parametrize("case", EVERY)
+def test_every_explainer_refuses_before_it_trains(case: str, make: Callable[..., Any]) -> None:
+    ask, words = EVERY[case]
+    with pytest.raises(UnmaskedError, match=words) as caught:
+        ask(make)
+    assert_one_sentence(caught.value)
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("make", SELECTING.values(), ids=SELECTING.keys())
+def test_every_selector_is_checked_before_it_trains(make: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match=r"selector must return shape \(2, 4\) .* \(2, 3\)"):
+        make(selector=nn.Linear(4, 3)).fit(X, Y)
+    with pytest.raises(InputError, match=r"choose must be one of .* but is 'best'"):
+        make(choose="best").fit(X, Y)
+
+
+@pytest.mark.parametrize("make", EXPLAINERS.values(), ids=EXPLAINERS.keys())
+def test_every_fitted_explainer_refuses_rows_that_it_cannot_read(make: Callable[..., Any]) -> None:
+    explainer = make().fit(TABLE, Y)
+    for method in (explainer.explain, explainer.predict_proba, explainer.transform):
+        for table, words in (
+            (GAPS, "'dose' has 2 missing values"),
+            (TABLE.assign(age=np.inf), "'age' has 60 infinite"),
+            (TABLE.assign(age="old"), "'age' held numbers in training but holds text now"),
+            (TABLE[:0], "has 0 rows"),
+        ):
+            with pytest.raises(InputError, match=words):
+                method(table)
+
+
+def test_k_that_was_not_trained_is_refused_by_value() -> None:
+    explainer = quick_l2x(k=[1, 3]).fit(X, Y)
+    for ask in (explainer.explain, explainer.predict_proba):
+        for k in (2, 0, 1.5, "1"):
+            with pytest.raises(InputError, match=r"one of the trained \[1, 3\]") as caught:
+                ask(X, k=k)
+            assert str(caught.value).endswith(f"but is {k!r}.")
+            assert_one_sentence(caught.value)
 
 
 # ---------------------------------------------------------------------- what scikit-learn demands

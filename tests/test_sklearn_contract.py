@@ -6,6 +6,7 @@ There is no list of expected failures: every check of scikit-learn passes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from small_tables import (
     EXPLAINERS,
+    PATHS,
     SELECTING,
     frame,
-    quick,
     quick_evaluator,
-    quick_full,
-    quick_l2x,
     rows,
 )
 
@@ -38,6 +37,7 @@ MAKERS: dict[str, Callable[..., Any]] = {**EXPLAINERS, "EvalX": quick_evaluator}
 TREES = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=8, min_samples_leaf=5)
 Maker = Callable[..., Any]
 each_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+each_explainer = pytest.mark.parametrize("make", EXPLAINERS.values(), ids=EXPLAINERS.keys())
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -79,7 +79,8 @@ def test_scikit_learn_contract(estimator: BaseEstimator, check: Any) -> None:
 @each_maker
 def test_a_clone_has_equal_parameters_and_nothing_learned(make: Maker) -> None:
     x, y = rows()
-    fitted = make(masker=Zero(), mask_law=Bernoulli(0.3), groups=[[0, 1]]).fit(x, y)
+    law = {"mask_law": Bernoulli(0.3)} if "mask_law" in make().get_params() else {}
+    fitted = make(masker=Zero(), groups=[[0, 1]], **law).fit(x, y)
     copy = clone(fitted)
     assert copy.get_params() == fitted.get_params()
     with pytest.raises(NotFittedError):
@@ -105,7 +106,9 @@ def test_every_constructor_argument_is_a_parameter(make: Maker) -> None:
     kind = type(make())
     assert is_classifier(kind())
     assert set(kind().get_params()) == set(kind._get_param_names())
-    assert {"masker", "groups", "mask_law", "training", "random_state"} <= set(kind().get_params())
+    assert {"masker", "groups", "training", "random_state", "model"} <= set(kind().get_params())
+    assert ("mask_law" in kind().get_params()) == (kind in (RealX, EvalX))
+    assert ("predictor_first" in kind().get_params()) == (kind is RealX)
 
 
 @each_maker
@@ -119,9 +122,10 @@ def test_in_a_pipeline_after_scaling(make: Maker) -> None:
     )
 
 
-def test_a_pipeline_ends_in_an_explanation_of_named_columns() -> None:
+@each_explainer
+def test_a_pipeline_ends_in_an_explanation_of_named_columns(make: Maker) -> None:
     table, y = frame()
-    pipe = make_pipeline(StandardScaler().set_output(transform="pandas"), quick()).fit(table, y)
+    pipe = make_pipeline(StandardScaler().set_output(transform="pandas"), make()).fit(table, y)
     explanation = pipe[-1].explain(pipe[:-1].transform(table))
     assert explanation.feature_names == list(table.columns)
     assert list(explanation.index) == list(table.index)
@@ -132,7 +136,7 @@ def test_cross_validation_beats_chance(make: Maker) -> None:
     x, y = rows(150)
     longer = Training(epochs=12, batch_size=20, learning_rate=0.05, selector_learning_rate=0.01)
     estimator = make(training=longer)
-    if make is quick:
+    if "sparsity" in estimator.get_params():
         estimator.set_params(sparsity=0.01)
     scores = cross_val_score(estimator, x, y, cv=3)
     assert scores.shape == (3,)
@@ -140,18 +144,24 @@ def test_cross_validation_beats_chance(make: Maker) -> None:
     assert scores.mean() > 0.7
 
 
-def test_grid_search_over_sparsity_keeps_a_fitted_explainer() -> None:
+@pytest.mark.parametrize("name", SELECTING)
+def test_grid_search_over_levels_keeps_a_fitted_explainer(name: str) -> None:
     x, y = rows()
-    search = GridSearchCV(quick(), {"sparsity": [0.01, 5.0]}, cv=2).fit(x, y)
-    assert search.best_estimator_.sparsity_ == search.best_params_["sparsity"]
+    grid = {level: values[::2] for level, values in PATHS[name].items()}
+    search = GridSearchCV(SELECTING[name](), grid, cv=2).fit(x, y)
+    (level,) = grid
+    assert getattr(search.best_estimator_, f"{level}_") == search.best_params_[level]
     assert search.best_estimator_.explain(x).masks.shape == x.shape
 
 
-def test_a_model_to_be_explained_survives_cloning_when_frozen() -> None:
+@each_explainer
+def test_a_model_to_be_explained_survives_cloning_when_frozen(make: Maker) -> None:
     x, y = rows()
     model = RandomForestClassifier(5, random_state=0).fit(x, y)
-    copy = clone(quick(model=FrozenEstimator(model))).fit(x)
-    np.testing.assert_array_equal(copy.explain(x).masks, quick(model=model).fit(x).explain(x).masks)
+    copy = clone(make(model=FrozenEstimator(model))).fit(x)
+    direct = make(model=model).fit(x)
+    np.testing.assert_array_equal(copy.explain(x).masks, direct.explain(x).masks)
+    np.testing.assert_array_equal(copy.predict_proba(x), direct.predict_proba(x))
 
 
 @each_maker
@@ -160,3 +170,10 @@ def test_unfitted_is_said(make: Maker, method: str) -> None:
     x, _ = rows()
     with pytest.raises(NotFittedError, match=type(make()).__name__):
         getattr(make(), method)(x)
+
+
+@each_explainer
+@pytest.mark.parametrize("method", ["explain", "transform", "save"])
+def test_an_unfitted_explainer_says_so(make: Maker, method: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError, match=type(make()).__name__):
+        getattr(make(), method)(tmp_path / "model" if method == "save" else rows()[0])

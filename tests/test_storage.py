@@ -12,13 +12,28 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_tables import frame, mixed, quick, quick_evaluator, rows
+from small_tables import (
+    EXPLAINERS,
+    PATHS,
+    frame,
+    mixed,
+    quick,
+    quick_evaluator,
+    quick_full,
+    quick_l2x,
+    rows,
+)
 from torch import Tensor, nn
 
 from unmasked import (
+    L2X,
+    MLP,
+    BaseX,
     Bernoulli,
     EvalX,
+    Full,
     InputError,
+    Invase,
     Masker,
     OutputError,
     RealX,
@@ -28,6 +43,8 @@ from unmasked import (
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+Maker = Callable[..., Any]
+each_explainer = pytest.mark.parametrize("make", EXPLAINERS.values(), ids=EXPLAINERS.keys())
 
 
 class Own(nn.Module):
@@ -54,20 +71,87 @@ class Shifted(Masker):
         return x * mask - (1 - mask)
 
 
-def assert_equal(one: RealX, other: RealX, x: Any) -> None:
-    for sparsity in one.path_["sparsity"]:
-        before, after = (each.explain(x, sparsity=sparsity) for each in (one, other))
+def assert_equal(one: Any, other: Any, x: Any) -> None:
+    """Bit for bit, in every setting."""
+    assert type(one) is type(other)
+    chosen = {} if isinstance(one, Full) else {one._sampler.level_name: None}
+    settings = [chosen]
+    for name in chosen:
+        settings += [{name: level} for level in one.path_[name]]
+        pd.testing.assert_frame_equal(one.path_, other.path_, check_exact=True)
+        assert getattr(one, f"{name}_") == getattr(other, f"{name}_")
+        assert one.reason_ == other.reason_
+        assert one.full_accuracy_ == other.full_accuracy_
+    for level in settings:
+        before, after = (each.explain(x, **level) for each in (one, other))
         np.testing.assert_array_equal(before.masks, after.masks)
         np.testing.assert_array_equal(before.probabilities, after.probabilities)
         assert before.feature_names == after.feature_names
+        assert before.about == after.about
         np.testing.assert_array_equal(
-            one.predict_proba(x, sparsity=sparsity), other.predict_proba(x, sparsity=sparsity)
+            one.predict_proba(x, **level), other.predict_proba(x, **level)
         )
-    pd.testing.assert_frame_equal(one.path_, other.path_, check_exact=True)
     np.testing.assert_array_equal(one.predict(x), other.predict(x))
     assert one.classes_.dtype == other.classes_.dtype
-    for name in ("sparsity_", "reason_", "soft_", "interrupted_", "columns_", "masker_"):
+    for name in ("soft_", "interrupted_", "columns_", "masker_"):
         assert getattr(one, name) == getattr(other, name), name
+
+
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_every_explainer_comes_back_bit_for_bit(name: str, tmp_path: Path) -> None:
+    """A path with a rule, groups, another masker, text labels; then saved and loaded again."""
+    table, y = mixed()
+    parts: dict[str, Any] = {"groups": {"person": ["age", "smoker"]}, "masker": Zero()}
+    if name in PATHS:
+        parts |= {**PATHS[name], "choose": "tolerance", "tolerance": 0.2, "selector": MLP((5, 3))}
+    explainer = EXPLAINERS[name](**parts, predictor=MLP((5,), "tanh", "batch"))
+    explainer.fit(table, np.array(["krank", "gesund – ✓"])[y]).save(tmp_path / "model")
+    loaded = type(explainer).load(tmp_path / "model", device="cpu")
+    assert_equal(explainer, loaded, table)
+    if name in PATHS:
+        shared = len({id(s.predictor) for s in loaded.settings_}) == 1
+        assert shared == (name == "RealX, predictor first")
+    loaded.save(tmp_path / "again")
+    assert_equal(explainer, type(explainer).load(tmp_path / "again", device="cpu"), table)
+    first, second = (
+        json.loads((tmp_path / folder / "config.json").read_text()) for folder in ("model", "again")
+    )
+    assert first == second
+
+
+@each_explainer
+def test_every_explainer_of_arrays_stays_one(make: Maker, tmp_path: Path) -> None:
+    x, y = rows()
+    explainer = make().fit(x, y)
+    explainer.save(tmp_path / "model")
+    loaded = type(explainer).load(tmp_path / "model", device="cpu")
+    assert_equal(explainer, loaded, x)  # and no warning about missing names
+    assert not hasattr(loaded, "feature_names_in_")
+    assert loaded.n_features_in_ == 4
+
+
+@each_explainer
+def test_a_loaded_explainer_can_be_fitted_again(make: Maker, tmp_path: Path) -> None:
+    """With the networks, the levels and the batch size that it was saved with."""
+    x, y = rows()
+    explainer = make(batch_size=33).fit(x, y)
+    explainer.save(tmp_path / "model")
+    loaded = type(explainer).load(tmp_path / "model", device="cpu")
+    known = {"selector", "predictor", "sparsity", "k", "temperature", "predictor_first"}
+    for name, value in explainer.get_params().items():
+        if name in known | {"batch_size", "choose", "tolerance"}:
+            expected = [value] if name in ("sparsity", "k") else value
+            assert getattr(loaded, name) == expected, name
+    loaded.set_params(training=explainer.training, random_state=0, progress=False)
+    np.testing.assert_array_equal(loaded.fit(x, y).predict_proba(x), explainer.predict_proba(x))
+
+
+def test_the_temperature_of_l2x_comes_back(tmp_path: Path) -> None:
+    x, y = rows()
+    quick_l2x(temperature=0.7, k=[3, 1]).fit(x, y).save(tmp_path / "model")
+    loaded = L2X.load(tmp_path / "model")
+    assert loaded.temperature == 0.7
+    assert loaded.k == [3, 1]
 
 
 @pytest.mark.parametrize(
@@ -93,16 +177,6 @@ def test_loading_gives_the_same_numbers(
     assert shared == (len({id(s.predictor) for s in explainer.settings_}) == 1)
     loaded.save(tmp_path / "again")
     assert_equal(explainer, RealX.load(tmp_path / "again", device="cpu"), table)
-
-
-def test_an_explainer_of_arrays_stays_one(tmp_path: Path) -> None:
-    x, y = rows()
-    explainer = quick().fit(x, y)
-    explainer.save(tmp_path / "model")
-    loaded = RealX.load(tmp_path / "model", device="cpu")
-    assert_equal(explainer, loaded, x)  # and no warning about missing names
-    assert not hasattr(loaded, "feature_names_in_")
-    assert loaded.n_features_in_ == 4
 
 
 def test_names_are_still_checked_after_loading(tmp_path: Path) -> None:
@@ -185,6 +259,14 @@ def test_saving_again_replaces_the_older_save(tmp_path: Path) -> None:
     assert sorted(p.name for p in folder.iterdir()) == ["config.json", "weights.safetensors"]
 
 
+def test_one_kind_does_not_replace_another(tmp_path: Path) -> None:
+    x, y = rows()
+    quick_full().fit(x, y).save(tmp_path / "model")
+    with pytest.raises(OutputError, match="model exists and is not a saved L2X"):
+        quick_l2x().fit(x, y).save(tmp_path / "model")
+    Full.load(tmp_path / "model")
+
+
 def test_a_failed_save_keeps_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = rows()
     folder = tmp_path / "model"
@@ -259,7 +341,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
         "not written by this program",
     ),
     "JSON list": (lambda f: (f / "config.json").write_text("[]"), "not written by this program"),
-    "other version": (lambda f: edit_config(f, version=2), "version 2 .* reads version 1"),
+    "other version": (lambda f: edit_config(f, version=1), "version 1 .* reads version 2"),
     "no config": (lambda f: (f / "config.json").unlink(), "has no config.json"),
 }
 
@@ -291,11 +373,23 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         RealX.load(tmp_path / "nowhere")
 
 
-def test_kinds_are_not_mixed_up(tmp_path: Path) -> None:
+KINDS: dict[type[Any], Maker] = {
+    RealX: quick,
+    BaseX: EXPLAINERS["BaseX"],
+    Invase: EXPLAINERS["Invase"],
+    L2X: quick_l2x,
+    Full: quick_full,
+    EvalX: quick_evaluator,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_kinds_are_not_mixed_up(kind: type[Any], tmp_path: Path) -> None:
     x, y = rows()
-    quick().fit(x, y).save(tmp_path / "explainer")
-    quick_evaluator().fit(x, y).save(tmp_path / "evaluator")
-    with pytest.raises(SavedError, match="evaluator holds a saved EvalX, but RealX was"):
-        RealX.load(tmp_path / "evaluator")
-    with pytest.raises(SavedError, match="explainer holds a saved RealX, but EvalX was"):
-        EvalX.load(tmp_path / "explainer")
+    KINDS[kind]().fit(x, y).save(tmp_path / "model")
+    kind.load(tmp_path / "model")
+    for other in KINDS:
+        if other is not kind:
+            words = f"model holds a saved {kind.__name__}, but {other.__name__} was asked for"
+            with pytest.raises(SavedError, match=words):
+                other.load(tmp_path / "model")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unmasked.engine import checkpoint, noise
+from unmasked.engine import checkpoint
 from unmasked.engine.device import fast_products, flushed_denormals
 from unmasked.engine.keep import Keeper
 from unmasked.engine.optimiser import Optimiser
@@ -50,6 +50,8 @@ class _Run:
         self.state = _State()
         self.started = self.saved_at = time.monotonic()
         self.saving = 0.0
+        self.total: Tensor | None = None
+        self.summed = 0
         self.name = ""
         if path is not None:
             m, stacks = program.method, program.stacks
@@ -126,28 +128,29 @@ class _Run:
         assert self.training.batch_size is not None
         batch = self.training.batch_size
         steps = program.train.rows // batch
-        order = torch.stack(
-            [
-                noise.permutation(
-                    program.train.rows, program.device, seed, f"order {state.phase}", state.epoch
-                )
-                for seed in program.seeds
-            ]
-        )  # (worlds, rows)
+        order = program.orders(program.seeds, state.phase, state.epoch)  # (W, rows)
         slots = program.slots(self.trains)
         active = self._active(slots)
-        total = torch.zeros(len(slots), dtype=torch.float64, device=program.device)
-        done = 0
+        if self.total is None or len(self.total) != len(slots):
+            self.total = torch.zeros(len(slots), dtype=torch.float64, device=program.device)
+            self.summed = 0
         for step in range(steps):
             if interrupt.asked:
-                break
+                return False
             rows = order[:, step * batch : (step + 1) * batch]
+            now = state.epoch * steps + step
             for optimiser in self.optimisers.values():
-                optimiser.set_pace(state.epoch * steps + step, self._epochs() * steps)
-            total += self.stepper(rows, state.phase * 1_000_000 + state.epoch, step, active)
-            done += 1
-        self.mean_loss = (total / max(1, done)).tolist()
-        return done == steps
+                optimiser.set_pace(now, self._epochs() * steps)
+            self.total += self.stepper(rows, state.phase, now, active)
+            self.summed += 1
+        return True
+
+    def _mean_loss(self) -> list[float]:
+        """Mean training loss of each slot since the last validation."""
+        assert self.total is not None
+        mean: list[float] = (self.total / max(1, self.summed)).tolist()
+        self.total = None
+        return mean
 
     def _active(self, slots: Tensor) -> dict[str, Tensor | None]:
         """Which networks still move, for each stack; None where none can stop."""
@@ -170,8 +173,9 @@ class _Run:
         program, state = self.program, self.state
         done = state.phase * self._epochs() + state.epoch + 1
         if not self._validates(interrupt):
-            bar.update(done, sum(self.mean_loss) / len(self.mean_loss), None)
+            bar.update(done)
             return
+        loss = self._mean_loss()
         slots = program.slots(self.trains)
         scores = program.validate(self.trains)
         if self._waiting:  # a selector that has not moved yet cannot be the best, nor lose patience
@@ -185,12 +189,12 @@ class _Run:
                 "epoch": state.epoch,
                 "waiting": self._waiting,
                 "slots": slots.tolist(),
-                "loss": self.mean_loss,
+                "loss": loss,
                 **{name: value.tolist() for name, value in scores.items()},
             }
         )
         fraction = scores["fraction"].mean().item() if "fraction" in scores else None
-        bar.update(done, sum(self.mean_loss) / len(self.mean_loss), fraction)
+        bar.update(done, sum(loss) / len(loss), fraction)
 
     @property
     def _waiting(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BLOCK = 2**19  # numbers of one draw made at once
+_BLOCK = 2**21  # numbers of one draw made at once
 
 
 def generator(device: torch.device, seed: int, stream: str, *numbers: int) -> torch.Generator:
@@ -35,45 +35,59 @@ def uniform(
     return torch.rand(shape, dtype=dtype, device=device, generator=source)
 
 
-def permutation(count: int, device: torch.device, seed: int, stream: str, *numbers: int) -> Tensor:
-    """A random order of ``count`` things."""
-    return torch.randperm(count, device=device, generator=generator(device, seed, stream, *numbers))
-
-
 class Tape:
-    """Uniform noise for the steps of an epoch, (worlds, draws, rows, width) for each step.
+    """Uniform noise for the steps of a phase, (worlds, draws, rows, width) for each step.
 
     Made for many steps at once, since making a generator costs more than a small draw. The first
     draws do not depend on how many there are, nor on which other worlds there are.
     """
 
     def __init__(
-        self,
-        draws: int,
-        rows: int,
-        width: int,
-        steps: int,
-        dtype: torch.dtype,
-        device: torch.device,
+        self, draws: int, rows: int, width: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.shape = (draws, rows, width)
-        self.steps = min(steps, max(1, _BLOCK // max(1, rows * width)))
+        self.steps = max(1, _BLOCK // max(1, rows * width))
         self.dtype, self.device = dtype, device
         self._at: tuple[object, ...] = ()
         self._block = torch.empty(0)
 
-    def __call__(self, seeds: list[int], stream: str, epoch: int, step: int) -> Tensor:
-        """The noise of one step, each world's from its own seed."""
+    def __call__(self, seeds: list[int], stream: str, phase: int, step: int) -> Tensor:
+        """The noise of one step of a phase, each world's from its own seed."""
         draws, rows, width = self.shape
         block, inside = divmod(step, self.steps)
-        at = (tuple(seeds), stream, epoch, block)
+        at = (tuple(seeds), stream, phase, block)
         if at != self._at:
             shape = (draws, self.steps, rows, width)
             self._block = torch.stack(
                 [
-                    uniform(shape, self.dtype, self.device, seed, stream, epoch, block)
+                    uniform(shape, self.dtype, self.device, seed, stream, phase, block)
                     for seed in seeds
                 ]
             )
             self._at = at
         return self._block[:, :, inside]
+
+
+class Orders:
+    """The order of the rows in each epoch of a phase, (worlds, rows), made for many at once."""
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self.rows, self.device = rows, device
+        self.epochs = max(1, _BLOCK // max(1, rows))
+        self._at: tuple[object, ...] = ()
+        self._block = torch.empty(0)
+
+    def __call__(self, seeds: list[int], phase: int, epoch: int) -> Tensor:
+        """Each world's from its own seed."""
+        block, inside = divmod(epoch, self.epochs)
+        at = (tuple(seeds), phase, block)
+        if at != self._at:
+            shape = (self.epochs, self.rows)
+            # in double precision, so that no two rows are ever equal
+            keys = [
+                uniform(shape, torch.float64, self.device, seed, "order", phase, block)
+                for seed in seeds
+            ]
+            self._block = torch.stack([key.argsort(dim=-1) for key in keys])
+            self._at = at
+        return self._block[:, inside]

@@ -24,6 +24,7 @@ class Optimiser:
 
     def _make(self) -> None:
         flat = self.stack.flat
+        self._pace = -1.0
         on_device = flat.device.type == "cuda"
         self.rate = torch.ones((), device=flat.device) if on_device else 1.0
         self.adam = torch.optim.AdamW(
@@ -42,6 +43,9 @@ class Optimiser:
         """Set the rate of step ``step`` of ``steps``; a selector may have to wait."""
         late = self.late(steps)
         pace = 0.0 if step < late else self.training.pace(step - late, steps - late)
+        if pace == self._pace:
+            return
+        self._pace = pace
         if isinstance(self.rate, Tensor):
             self.rate.fill_(self.peak * pace)
         else:
@@ -73,10 +77,9 @@ class Optimiser:
         self._make()
         if state:
             flat = self.stack.flat
-            # AdamW keeps its count of steps on the device in single precision
-            count = {"device": flat.device, "dtype": torch.float32}
             self.adam.state[flat] = {
-                name: value.to(**count) if name == "step" else value.to(flat)
+                # AdamW keeps its count of steps in single precision
+                name: value.to(flat.device, torch.float32) if name == "step" else value.to(flat)
                 for name, value in state.items()
             }
 

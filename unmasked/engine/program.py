@@ -138,6 +138,7 @@ class Program:
                 networks += [network] * len(settings.levels)
             check_shapes(networks[0], "selector", probe, self.features)
             self.stacks["selector"] = Stack(networks, device, dtype, probe)
+        self.orders = noise.Orders(self.train.rows, device)
         self._tapes: dict[str, noise.Tape] = {}
         self._levels: dict[tuple[int, ...], Tensor] = {}
         self.reset()
@@ -200,18 +201,15 @@ class Program:
 
     # ------------------------------------------------------------------ what a step sees
 
-    def noise(
-        self, trains: frozenset[str], rows: int, epoch: int, step: int
-    ) -> dict[str, Tensor]:
-        """Uniform noise of a step, each (W, D, B, width)."""
+    def noise(self, trains: frozenset[str], rows: int, phase: int, step: int) -> dict[str, Tensor]:
+        """Uniform noise of a step of a phase, each (W, D, B, width)."""
         found = {}
         for name, (draws, width) in self._noise_shapes(trains).items():
             tape = self._tapes.get(name)
             if tape is None or tape.shape[1] != rows:
-                steps = max(1, self.train.rows // rows)
-                tape = noise.Tape(draws, rows, width, steps, self.dtype, self.device)
+                tape = noise.Tape(draws, rows, width, self.dtype, self.device)
                 self._tapes[name] = tape
-            found[name] = tape(self.seeds, name, epoch, step)
+            found[name] = tape(self.seeds, name, phase, step)
         return found
 
     def _noise_shapes(self, trains: frozenset[str]) -> dict[str, tuple[int, int]]:

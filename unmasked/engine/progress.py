@@ -57,9 +57,11 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
 
-    def update(self, done: int, loss: float, fraction: float | None) -> None:
-        """Show how far training is."""
-        if self._progress is not None:
+    def update(self, done: int, loss: float | None = None, fraction: float | None = None) -> None:
+        """Show how far training is, and how it went where that is known."""
+        if self._progress is not None and loss is None:
+            self._progress.update(self._task, completed=done)
+        elif self._progress is not None:
             note = f"loss {loss:.4f}"
             if fraction is not None:
                 note += f", shows {fraction:.0%}"

@@ -57,7 +57,9 @@ class Stack:
             stacked = torch.stack(column).to(device)
             self.buffers[name] = stacked.to(dtype) if stacked.is_floating_point() else stacked
         self.mode: Literal["layers", "vmap", "loop"] = "layers"
-        if not understood(first) or self.buffers:
+        if not understood(first) or self.flat.shape[1] != sum(
+            p.numel() for p in first.parameters()
+        ):
             self.mode = "vmap" if self._maps(probe.to(device, dtype)) else "loop"
 
     @property
@@ -90,10 +92,11 @@ class Stack:
 
     def forward_with(self, values: Weights, x: Tensor, *, training: bool = False) -> Tensor:
         """`forward` with weights and buffers of any networks of this architecture."""
-        if x.shape[0] == 1:
-            return self._one(values, x, 0, training).unsqueeze(0)
+        if x.shape[0] == 1:  # squeezed, not indexed: the gradient of an index is a copy
+            own = {name: value.squeeze(0) for name, value in values.items()}
+            return self._one(own, x.squeeze(0), training).unsqueeze(0)
         if self.mode == "layers":
-            return stacked_layers(self._train, values, x)
+            return stacked_layers(self._train, values, x, training=training)
         template = self._train if training else self._eval
         if self.mode == "vmap":
             return torch.vmap(lambda own, rows: functional_call(template, own, (rows,)))(values, x)
@@ -101,12 +104,12 @@ class Stack:
         results = []
         for i in range(x.shape[0]):
             torch.set_rng_state(state)  # random layers must not feel how many neighbours there are
-            results.append(self._one(values, x, i, training))
+            own = {name: value[i] for name, value in values.items()}
+            results.append(self._one(own, x[i], training))
         return torch.stack(results)
 
-    def _one(self, values: Weights, x: Tensor, row: int, train: bool) -> Tensor:
-        own = {name: value[row] for name, value in values.items()}
-        result: Tensor = functional_call(self._train if train else self._eval, own, (x[row],))
+    def _one(self, own: Weights, x: Tensor, training: bool) -> Tensor:
+        result: Tensor = functional_call(self._train if training else self._eval, own, (x,))
         return result
 
     def _maps(self, x: Tensor) -> bool:
@@ -162,24 +165,53 @@ _ELEMENTWISE = (nn.ReLU, nn.SELU, nn.SiLU, nn.GELU, nn.ELU, nn.Tanh, nn.Sigmoid,
 
 
 def understood(module: nn.Module) -> bool:
-    """Whether a network is a plain sequence of linear layers and elementwise functions."""
+    """Whether a network is a plain sequence of layers that `stacked_layers` knows."""
     return type(module) is nn.Sequential and all(
-        type(layer) is nn.Linear or type(layer) in _ELEMENTWISE for layer in module
+        type(layer) is nn.Linear
+        or type(layer) in _ELEMENTWISE
+        or (type(layer) is nn.BatchNorm1d and _usual(layer))
+        for layer in module
     )
 
 
-def stacked_layers(module: nn.Module, weights: Weights, x: Tensor) -> Tensor:
-    """All networks of a plain sequence at once, each layer as one ``baddbmm``."""
+def _usual(layer: nn.BatchNorm1d) -> bool:
+    return layer.affine and layer.track_running_stats and layer.momentum is not None
+
+
+def stacked_layers(
+    module: nn.Module, values: Weights, x: Tensor, *, training: bool = False
+) -> Tensor:
+    """All networks of a plain sequence at once: (count, rows, inputs) -> (count, rows, outputs)."""
     for name, layer in module.named_children():
         if isinstance(layer, nn.Linear):
-            matrix = weights[f"{name}.weight"].transpose(1, 2)  # (count, inputs, outputs)
-            if layer.bias is None:
-                x = torch.bmm(x, matrix)
-            else:
-                x = torch.baddbmm(weights[f"{name}.bias"].unsqueeze(1), x, matrix)
+            matrix = values[f"{name}.weight"].transpose(1, 2)  # (count, inputs, outputs)
+            bias = values.get(f"{name}.bias")
+            x = torch.bmm(x, matrix) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, matrix)
+        elif isinstance(layer, nn.BatchNorm1d):
+            own = {key: values[f"{name}.{key}"] for key, _ in _tensors(layer)}
+            x = _batch_norm(layer, own, x, training)
         else:
             x = layer(x)
     return x
+
+
+def _tensors(layer: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*layer.named_parameters(), *layer.named_buffers()]
+
+
+def _batch_norm(layer: nn.BatchNorm1d, own: Weights, x: Tensor, training: bool) -> Tensor:
+    """``nn.BatchNorm1d`` for each network; in training its running statistics move in place."""
+    mean, variance = own["running_mean"], own["running_var"]
+    if training:
+        variance, mean = torch.var_mean(x, dim=1, correction=0)  # (count, width) each
+        assert layer.momentum is not None
+        rows = x.shape[1]
+        with torch.no_grad():
+            own["running_mean"].lerp_(mean, layer.momentum)
+            own["running_var"].lerp_(variance * (rows / (rows - 1)), layer.momentum)
+            own["num_batches_tracked"].add_(1)
+    scale = own["weight"] * torch.rsqrt(variance + layer.eps)
+    return x * scale.unsqueeze(1) + (own["bias"] - mean * scale).unsqueeze(1)
 
 
 def over_leading(
@@ -193,6 +225,10 @@ def over_leading(
     if axes == 0:
         return function(*arguments)
     leaves, structure = pytree.tree_flatten(arguments)
+    if all(leaf.shape[:axes].numel() == 1 for leaf in leaves):  # one setting: nothing to map
+        plain = [leaf.reshape(leaf.shape[axes:]) for leaf in leaves]
+        result = function(*pytree.tree_unflatten(plain, structure))
+        return pytree.tree_map(lambda part: part.reshape((1,) * axes + part.shape), result)
     length = max(leaf.shape[0] for leaf in leaves)
 
     def inner(*own: Any) -> Any:

@@ -41,12 +41,15 @@ class Stepper:
         self._compiles = compiles
 
     def __call__(
-        self, rows: Tensor, epoch: int, step: int, active: dict[str, Tensor | None]
+        self, rows: Tensor, phase: int, step: int, active: dict[str, Tensor | None]
     ) -> Tensor:
-        """One step on ``rows`` (W, B); the loss of what is judged, one for each slot."""
-        draws = self.program.noise(self.trains, rows.shape[1], epoch, step)
+        """Step number ``step`` of a phase, on ``rows`` (W, B).
+
+        Returns the loss of what is judged, one for each slot.
+        """
+        draws = self.program.noise(self.trains, rows.shape[1], phase, step)
         if not self._captures:
-            with self._layers_noise(epoch, step):
+            with self._layers_noise(phase, step):
                 return self._step(rows, draws, active)
         if self._graph is None:
             self._capture(rows, draws, active)
@@ -100,7 +103,7 @@ class Stepper:
         ]
         if self._compiles:
             self._compile()
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(_WARM_UP):
@@ -142,19 +145,19 @@ class Stepper:
 
     # ------------------------------------------------------------------ random layers
 
-    def _layers_noise(self, epoch: int, step: int) -> Any:
+    def _layers_noise(self, phase: int, step: int) -> Any:
         """Random layers (dropout) see the same state in every setting of a step."""
         return (
-            _seeded(self.program.device, epoch, step)
+            _seeded(self.program.device, phase, step)
             if self.program.random_layers
             else nullcontext()
         )
 
 
 @contextmanager
-def _seeded(device: torch.device, epoch: int, step: int) -> Iterator[None]:
-    """torch's own random state, set by (epoch, step) and put back afterwards."""
-    source = noise.generator(torch.device("cpu"), 0, "layers", epoch, step)
+def _seeded(device: torch.device, phase: int, step: int) -> Iterator[None]:
+    """torch's own random state, set by (phase, step) and put back afterwards."""
+    source = noise.generator(torch.device("cpu"), 0, "layers", phase, step)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(source.initial_seed())
         yield

@@ -45,10 +45,10 @@ class Trained:
     def join(cls, parts: Sequence[Trained]) -> Trained:
         """Settings that were trained in several programs, in order."""
         first = parts[0]
-        stacks = {
+        stacks: dict[str, Stack] = {
             name: Stack.join([part.stacks[name] for part in parts])
-            for name in ("predictor", "selector")
-            if name in first.stacks
+            for name in first.stacks
+            if name in ("predictor", "selector")
         }
         return cls(
             stacks,

@@ -81,7 +81,8 @@ def selected(
     worlds, settings = x.shape[0], len(levels)
     level = torch.tensor([levels], dtype=x.dtype, device=stack.flat.device)
     found = []
-    for rows in x.split(_rows(stack.count), dim=1):
+    for start in range(0, x.shape[1], _rows(stack.count)):
+        rows = x[:, start : start + _rows(stack.count)]
         spread = rows.to(stack.flat.device).unsqueeze(1).expand(-1, settings, -1, -1)
         logits = stack.forward(
             stack.weights(), spread.reshape(stack.count, *rows.shape[1:]), training=False
