@@ -14,6 +14,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ class Products:
 
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
-        self.weights = [torch.randn(b, a) for a, b in zip(sizes, sizes[1:], strict=False)]
+        self.weights = [torch.randn(b, a) for a, b in pairwise(sizes)]
 
     def passes(
         self, rows: int, *, inputs: bool, weights: bool, first: bool = False

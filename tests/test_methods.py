@@ -238,6 +238,36 @@ def test_worlds_with_data_of_their_own_may_stop_in_different_epochs(name: str) -
     assert sizes[-1] < 6, "the stack was never made smaller: this test tests nothing"
 
 
+def losses_of(program: Program, trains: frozenset[str]) -> dict[str, Tensor]:
+    """Of what still computes, in the first step."""
+    x, target, masks = program.train.take(program.worlds, program.columns, torch.arange(40))
+    leaves = {one: stack.weights(learn=True) for one, stack in program.stacks.items()}
+    batch = Batch(x, target, masks, program.noise(trains, 40, 0, 0))
+    return {one: loss.detach() for one, loss in program.losses(trains, leaves, batch).items()}
+
+
+@each_method
+def test_what_has_left_a_program_is_not_felt_by_what_stays(name: str) -> None:
+    """The first world and the middle setting stop; the others keep data, masks, level, noise."""
+    what, levels = made(name)
+    rows = [data_for(name, 40, seed=5), data_for(name, 40, seed=6)]
+    settings = Settings(levels, SEEDS)
+    program = Program(what, settings, rows, rows[:1], torch.device("cpu"), torch.float64)
+    trains = what.phases[-1]
+    whole = losses_of(program, trains)
+    active = torch.ones(2, len(program.slots(trains)) // 2, dtype=torch.bool)
+    active[0] = False
+    active[:, 1:2] = False
+    program.compact(trains, active.flatten())
+    assert program.worlds == [1]
+    assert program.columns == ([0, 2] if len(levels) > 1 else [0])
+    after = losses_of(program, trains)
+    for one, loss in whole.items():
+        stays = loss[1:] if loss.dim() == 1 else loss[1:, program.columns]
+        torch.testing.assert_close(after[one], stays, rtol=0, atol=1e-12)
+        assert len(set(loss.flatten().tolist())) == loss.numel(), "equal losses tell nothing"
+
+
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_a_path_of_k_equals_each_k_with_no_more_draws_than_it_needs(k: int) -> None:
     """Alone, k makes k draws; in the path, 3 of which the first k are used."""

@@ -23,13 +23,20 @@ if TYPE_CHECKING:
         UnmaskedError,
         UnmaskedWarning,
     )
-    from unmasked.evaluation import EvalX, ExactPosterior, PostHoc, Scores
+    from unmasked.evaluation import (
+        EvalX,
+        ExactPosterior,
+        PostHoc,
+        Roar,
+        Scores,
+        SubsetCollection,
+    )
     from unmasked.explainers import L2X, BaseX, Full, Invase, RealX
     from unmasked.explanation import Explanation
     from unmasked.masking import Groups, Masker, Token, Zero
     from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
     from unmasked.metrics import selection_quality
-    from unmasked.networks import MLP
+    from unmasked.networks import MLP, SetMLP
 
 __version__ = "0.1.0"
 
@@ -55,8 +62,11 @@ _HOME = {
     "OutputError": "errors",
     "PostHoc": "evaluation",
     "RealX": "explainers",
+    "Roar": "evaluation",
     "SavedError": "errors",
     "Scores": "evaluation",
+    "SetMLP": "networks",
+    "SubsetCollection": "evaluation",
     "Synthetic": "data",
     "Token": "masking",
     "Training": "engine",
@@ -90,8 +100,11 @@ __all__ = [
     "OutputError",
     "PostHoc",
     "RealX",
+    "Roar",
     "SavedError",
     "Scores",
+    "SetMLP",
+    "SubsetCollection",
     "Synthetic",
     "Token",
     "Training",

@@ -52,6 +52,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     interrupted_: bool
     history_: list[dict[str, Any]]
     seconds_: float
+    split_: tuple[NDArray[np.int64], NDArray[np.int64]]
 
     # ------------------------------------------------------------------ reading what came in
 
@@ -114,7 +115,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.masker_ = inner if self.columns_.plain else Groups(self.columns_.index, inner)
         matrix = self.columns_.matrix(table)
         if validation is None:
-            train, held_out = _split(targets, self.validation, seed)
+            train, held_out = self.split_ = _split(targets, self.validation, seed)
             return (
                 _data(matrix[train], targets.probabilities[train]),
                 _data(matrix[held_out], targets.probabilities[held_out]),

@@ -84,6 +84,61 @@ class MLP:
         return nn.Sequential(*layers)
 
 
+@dataclass(frozen=True)
+class SetMLP:
+    """A predictor that reads what is shown as a set; calling it builds one. For `Token` masks.
+
+    Each column j has an embedding of its own, those of the shown columns are added up, and an MLP
+    reads the sum::
+
+        h = Σ_j m_j · V_j φ(a_j x_j + b_j)        logits = MLP(h)
+
+    A hidden column leaves the sum, so what was learned with few columns shown carries over to
+    many. Takes [x ⊙ m, m], what `Token` makes.
+
+    >>> SetMLP(hidden=(8,), inner=4, embedding=6)(6, 2)(torch.zeros(5, 6)).shape
+    torch.Size([5, 2])
+    """
+
+    hidden: tuple[int, ...] = (200, 200)
+    inner: int = 32
+    embedding: int = 128
+    activation: str = "silu"
+
+    def __call__(self, inputs: int, outputs: int) -> nn.Module:
+        """Build the network, (batch, inputs) -> (batch, outputs), from torch's random state."""
+        if inputs % 2:
+            raise InputError(
+                "SetMLP takes values and mask side by side, so an even number of inputs, but got "
+                f"{inputs}; use it with masker=Token()."
+            )
+        head = MLP(self.hidden, self.activation)(self.embedding, outputs)
+        return _SetNetwork(inputs // 2, self.inner, self.embedding, self.activation, head)
+
+
+class _SetNetwork(nn.Module):
+    """See `SetMLP`."""
+
+    def __init__(
+        self, columns: int, inner: int, embedding: int, activation: str, head: nn.Module
+    ) -> None:
+        super().__init__()
+        self.columns = columns
+        self.slope = nn.Parameter(torch.randn(columns, inner))
+        self.offset = nn.Parameter(torch.randn(columns, inner))
+        # so that the sum over the columns starts with entries of about 1
+        self.join = nn.Linear(columns * inner, embedding)
+        self.activation = ACTIVATIONS[activation]()
+        self.head = head
+
+    def forward(self, x: Float[Tensor, "batch inputs"]) -> Float[Tensor, "batch outputs"]:
+        value, mask = x[..., : self.columns], x[..., self.columns :]
+        inner = self.activation(value.unsqueeze(-1) * self.slope + self.offset)
+        shown = (inner * mask.unsqueeze(-1)).flatten(-2)  # (batch, columns × inner)
+        result: Tensor = self.head(self.join(shown))
+        return result
+
+
 def build(network: nn.Module | Factory, inputs: int, outputs: int, seed: int) -> nn.Module:
     """Copy a module, or build one from a factory with torch's random state set to ``seed``."""
     if isinstance(network, nn.Module):

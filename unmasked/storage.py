@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from unmasked.errors import InputError, MissingExtra, OutputError, SavedError
 from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
-from unmasked.networks import MLP, Factory
+from unmasked.networks import MLP, Factory, SetMLP
 
 FORMAT, VERSION = "unmasked", 2
 _CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
@@ -179,8 +179,8 @@ def law_from(config: dict[str, Any]) -> MaskLaw | None:
 
 def network_config(network: nn.Module | Factory) -> dict[str, Any]:
     """How to build a network again; one of the user's own is named but not stored."""
-    if isinstance(network, MLP):
-        return {"kind": "MLP", **asdict(network)}
+    if isinstance(network, MLP | SetMLP):
+        return {"kind": type(network).__name__, **asdict(network)}
     return {"kind": "custom", "name": type(network).__name__}
 
 
@@ -190,16 +190,13 @@ def network_from(
     """The inverse of `network_config`; ``given`` stands in for a custom network."""
     if given is not None:
         return given
-    if config["kind"] != "MLP":
+    kinds: dict[str, type[MLP] | type[SetMLP]] = {"MLP": MLP, "SetMLP": SetMLP}
+    if config["kind"] not in kinds:
         raise SavedError(
             f"the saved model uses its own {what} {config['name']}; pass one as load({what}=…)."
         )
-    return MLP(
-        tuple(config["hidden"]),
-        config["activation"],
-        config["normalisation"],
-        config["initialisation"],
-    )
+    values = {name: value for name, value in config.items() if name != "kind"}
+    return kinds[config["kind"]](**{**values, "hidden": tuple(values["hidden"])})
 
 
 def classes_config(classes: NDArray[Any]) -> dict[str, Any]:

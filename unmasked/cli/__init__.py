@@ -9,6 +9,7 @@ import typer
 from unmasked import __version__
 from unmasked.cli.demo import demo
 from unmasked.cli.explain import explain
+from unmasked.cli.reproduce import app as reproduce
 
 app = typer.Typer(
     name="unmasked",
@@ -35,6 +36,7 @@ def _main(
 
 app.command()(demo)
 app.command()(explain)
+app.add_typer(reproduce, name="reproduce")
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -142,6 +143,18 @@ class Stack:
             name: state[f"buffer.{name}"].to(value) for name, value in self.buffers.items()
         }
 
+    def to(self, device: torch.device) -> Stack:
+        """These networks on a device; this very stack if it is there already."""
+        if self.flat.device == device:
+            return self
+        moved = copy.copy(self)
+        moved._train, moved._eval = (
+            copy.deepcopy(template).to(device) for template in (self._train, self._eval)
+        )
+        moved.flat = self.flat.to(device)
+        moved.buffers = {name: value.to(device) for name, value in self.buffers.items()}
+        return moved
+
     @classmethod
     def join(cls, stacks: Sequence[Stack]) -> Stack:
         """The networks of several stacks of one architecture, in order."""
@@ -181,37 +194,89 @@ def _usual(layer: nn.BatchNorm1d) -> bool:
 def stacked_layers(
     module: nn.Module, values: Weights, x: Tensor, *, training: bool = False
 ) -> Tensor:
-    """All networks of a plain sequence at once: (count, rows, inputs) -> (count, rows, outputs)."""
-    for name, layer in module.named_children():
+    """All networks of a plain sequence at once: (count, rows, inputs) -> (count, rows, outputs).
+
+    Out of training a BatchNorm after a linear layer is part of that layer's weights.
+    """
+    layers = [*module.named_children(), ("", None)]
+    folded = False
+    for (name, layer), (next_name, follower) in pairwise(layers):
         if isinstance(layer, nn.Linear):
-            matrix = values[f"{name}.weight"].transpose(1, 2)  # (count, inputs, outputs)
-            bias = values.get(f"{name}.bias")
-            x = torch.bmm(x, matrix) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, matrix)
+            weight, bias = values[f"{name}.weight"], values.get(f"{name}.bias")
+            folded = not training and isinstance(follower, nn.BatchNorm1d)
+            if folded:
+                assert isinstance(follower, nn.BatchNorm1d)
+                scale, shift = _affine(follower, _own(follower, next_name, values))
+                weight = weight * scale.unsqueeze(2)
+                bias = shift if bias is None else shift + bias * scale
+            x = _StackedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         elif isinstance(layer, nn.BatchNorm1d):
-            own = {key: values[f"{name}.{key}"] for key, _ in _tensors(layer)}
-            x = _batch_norm(layer, own, x, training)
-        else:
+            x = x if folded else _batch_norm(layer, _own(layer, name, values), x, training)
+            folded = False
+        elif layer is not None:
             x = layer(x)
     return x
 
 
-def _tensors(layer: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*layer.named_parameters(), *layer.named_buffers()]
+class _StackedLinear(torch.autograd.Function):
+    """x (count, rows, inputs), weight (count, outputs, inputs), bias (count, outputs) or None.
+
+    One batched product each way; the bias's gradient is a product with ones, which is quicker than
+    a sum over rows.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        if bias is None:
+            return torch.bmm(x, weight.transpose(1, 2))
+        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        x, weight = ctx.saved_tensors
+        for_x, for_weight, for_bias = ctx.needs_input_grad
+        ones = g.new_ones(1, 1, 1).expand(g.shape[0], 1, g.shape[1])
+        return (
+            torch.bmm(g, weight) if for_x else None,
+            torch.bmm(g.transpose(1, 2), x) if for_weight else None,
+            torch.bmm(ones, g).squeeze(1) if for_bias else None,
+        )
+
+
+def _own(layer: nn.Module, name: str, values: Weights) -> Weights:
+    names = [key for key, _ in [*layer.named_parameters(), *layer.named_buffers()]]
+    return {key: values[f"{name}.{key}"] for key in names}
+
+
+def _affine(
+    layer: nn.BatchNorm1d,
+    own: Weights,
+    mean: Tensor | None = None,
+    variance: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Scale and shift (count, width) of a BatchNorm; with its running statistics by default."""
+    mean = own["running_mean"] if mean is None else mean
+    variance = own["running_var"] if variance is None else variance
+    scale = own["weight"] * torch.rsqrt(variance + layer.eps)
+    return scale, own["bias"] - mean * scale
 
 
 def _batch_norm(layer: nn.BatchNorm1d, own: Weights, x: Tensor, training: bool) -> Tensor:
     """``nn.BatchNorm1d`` for each network; in training its running statistics move in place."""
-    mean, variance = own["running_mean"], own["running_var"]
-    if training:
-        variance, mean = torch.var_mean(x, dim=1, correction=0)  # (count, width) each
-        assert layer.momentum is not None
-        rows = x.shape[1]
-        with torch.no_grad():
-            own["running_mean"].lerp_(mean, layer.momentum)
-            own["running_var"].lerp_(variance * (rows / (rows - 1)), layer.momentum)
-            own["num_batches_tracked"].add_(1)
-    scale = own["weight"] * torch.rsqrt(variance + layer.eps)
-    return x * scale.unsqueeze(1) + (own["bias"] - mean * scale).unsqueeze(1)
+    if not training:
+        scale, shift = _affine(layer, own)
+        return torch.addcmul(shift.unsqueeze(1), x, scale.unsqueeze(1))
+    variance, mean = torch.var_mean(x, dim=1, correction=0)  # (count, width) each
+    rows = x.shape[1]
+    assert layer.momentum is not None
+    with torch.no_grad():
+        own["running_mean"].lerp_(mean, layer.momentum)
+        own["running_var"].lerp_(variance * (rows / (rows - 1)), layer.momentum)
+        own["num_batches_tracked"].add_(1)
+    scale, shift = _affine(layer, own, mean, variance)
+    return torch.addcmul(shift.unsqueeze(1), x, scale.unsqueeze(1))
 
 
 def over_leading(

@@ -3,6 +3,8 @@
 from unmasked.evaluation.evalx import EvalX
 from unmasked.evaluation.exact import ExactPosterior
 from unmasked.evaluation.posthoc import PostHoc
+from unmasked.evaluation.roar import Roar
 from unmasked.evaluation.scores import Scores
+from unmasked.evaluation.subsets import SubsetCollection
 
-__all__ = ["EvalX", "ExactPosterior", "PostHoc", "Scores"]
+__all__ = ["EvalX", "ExactPosterior", "PostHoc", "Roar", "Scores", "SubsetCollection"]

@@ -56,10 +56,12 @@ class Judge:
         worlds: list[World],
         evaluator: Trained,
         full: Trained,
-        collection: Trained | None,
+        collection: Trained | None = None,
+        collected: list[int] | None = None,
     ) -> None:
         self.recipe, self.worlds = recipe, worlds
         self.evaluator, self.full, self.collection = evaluator, full, collection
+        self.collected = collected or []  # the worlds that the collection was trained on
         self.x = inputs_of(worlds, "test")
 
     def __call__(self, masks: Masks) -> list[list[dict[str, float]]]:
@@ -71,28 +73,32 @@ class Judge:
         post_hoc = predicted(self.full.stacks["predictor"], masker, self.x, masks)
         by_letter["p"] = lambda w, s: post_hoc[w, s]
         by_letter["o"] = lambda w, s: exact(self.worlds[w], masks[w, s])
-        if self.collection is not None:
-            by_letter["c"] = lambda w, s: self._collected(w, masks[w, s])
-        return [
-            [
-                {
-                    **quality(masks[w, s], world.test),
-                    **{
-                        key: value
-                        for letter, evaluate in by_letter.items()
-                        for key, value in scores(evaluate(w, s), world.test.y, letter).items()
-                    },
-                }
-                for s in range(masks.shape[1])
-            ]
-            for w, world in enumerate(self.worlds)
-        ]
+        found = []
+        for w, world in enumerate(self.worlds):
+            if w in self.collected:
+                by_letter["c"] = lambda w, s: self._collected(w, masks[w, s])
+            else:
+                by_letter.pop("c", None)
+            found.append(
+                [
+                    {
+                        **quality(masks[w, s], world.test),
+                        **{
+                            key: value
+                            for letter, evaluate in by_letter.items()
+                            for key, value in scores(evaluate(w, s), world.test.y, letter).items()
+                        },
+                    }
+                    for s in range(masks.shape[1])
+                ]
+            )
+        return found
 
     def _collected(self, world: int, masks: Masks) -> Probabilities:
         assert self.collection is not None
         stack = self.collection.stacks["predictor"]
-        number = subset_numbers(masks)
-        own = world * (stack.count // len(self.worlds)) + number
+        first = self.collected.index(world) * (stack.count // len(self.collected))
+        own = first + subset_numbers(masks)
         x = self.x[world].numpy()
         return run_each(stack, own, self.recipe.masker, x, masks)[:, 1]
 

@@ -33,10 +33,11 @@ def lead(rows: list[dict[str, Any]]) -> list[str]:
             )
     omitted = "true features without x11"
     if all((name, omitted) in found for name in sets):
-        cost = " / ".join(
-            f"{_mean(found, s, 'true features', 'eloglik') - _mean(found, s, omitted, 'eloglik'):.3f}"
-            for s in sets
+        with_it, without = (
+            [_mean(found, name, method, "eloglik") for name in sets]
+            for method in ("true features", omitted)
         )
+        cost = " / ".join(f"{a - b:.3f}" for a, b in zip(with_it, without, strict=True))
         words.append(
             "Leaving x11 out of the true features costs "
             f"{cost} nats under EVAL-X, while its AUROC goes from "

@@ -77,10 +77,11 @@ def run_synthetic(
     full = train_evaluator("FULL", recipe, worlds, place)
     seconds |= {"EVAL-X": evaluator.seconds, "FULL": full.seconds}
     collection = None
+    some = [w for w, world in enumerate(worlds) if world.seed in seeds[: recipe.collection_seeds]]
     if recipe.collection is not None:
-        collection = train_collection(recipe, worlds, place)
+        collection = train_collection(recipe, [worlds[w] for w in some], place)
         seconds["collection"] = collection.seconds
-    judge = Judge(recipe, worlds, evaluator, full, collection)
+    judge = Judge(recipe, worlds, evaluator, full, collection, some if collection else [])
     chosen = {
         name: choose_settings(
             own,
@@ -147,7 +148,9 @@ def _stack(masks: dict[str, dict[str, Masks]], part: str) -> Masks:
     return np.stack([own[part] for own in masks.values()], axis=1)  # (W, E, R, F)
 
 
-def _row(world: World, method: str, chosen: bool, metrics: dict[str, float], **setting: float):  # type: ignore[no-untyped-def]
+def _row(
+    world: World, method: str, chosen: bool, metrics: dict[str, float], **setting: float
+) -> dict[str, Any]:
     return {
         "dataset": world.dataset,
         "method": method,
@@ -174,9 +177,7 @@ def _method_rows(
     return rows
 
 
-def _reference_rows(
-    judge: Judge, masks: dict[str, dict[str, Masks]]
-) -> list[dict[str, Any]]:
+def _reference_rows(judge: Judge, masks: dict[str, dict[str, Masks]]) -> list[dict[str, Any]]:
     """Random masks, the truth, the truth without x11; and the optimum: exact on the truth."""
     rows = []
     judged = judge(_stack(masks, "test"))

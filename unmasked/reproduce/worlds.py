@@ -116,4 +116,3 @@ def predicted(
 
 def _rows(networks: int) -> int:
     return max(64, _CHUNK // networks)
-

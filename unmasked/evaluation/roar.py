@@ -1,0 +1,169 @@
+"""`Roar`: a model retrained on an explanation's own masks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from unmasked import methods
+from unmasked.columns import GroupSpec
+from unmasked.engine import Data, Settings, Training, fit
+from unmasked.engine.progress import Show
+from unmasked.errors import InputError
+from unmasked.estimator import Table, checkpoint_file, restore_network
+from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator
+from unmasked.explanation import Explanation
+from unmasked.masking import Masker
+from unmasked.networks import Factory
+from unmasked.storage import network_from, read_folder, weights_of, write_folder
+
+_REMARK = (
+    "these are figures of a model retrained on this explanation's masks: it learns whatever the "
+    "choice of features gives away, so it cannot see encoding; EvalX does."
+)
+
+
+class Roar(TableEvaluator):
+    """ROAR (Hooker et al., 2019): retrain on what the explanation shows, then predict.
+
+    It cannot see encoding: a model trained on the explanation's own masks learns their code, so
+    one feature chosen by class scores as well as the whole row.
+
+    Parameters
+    ----------
+    predictor, model, masker, groups, training, validation, batch_size, device, checkpoint,
+    progress, random_state : as in `EvalX`.
+
+    Examples
+    --------
+    >>> from unmasked.data import synthetic
+    >>> rows = synthetic("S3", 400, seed=0)
+    >>> roar = Roar(training=Training(epochs=2), random_state=0)
+    >>> roar.fit(rows.x, rows.y, masks=rows.truth).predict_proba(rows.x, rows.truth).shape
+    (400, 2)
+    """
+
+    title = "ROAR"
+
+    def __init__(
+        self,
+        predictor: nn.Module | Factory | None = None,
+        *,
+        model: Any = None,
+        masker: Masker | None = None,
+        groups: GroupSpec | None = None,
+        training: Training | None = None,
+        validation: float = 0.2,
+        batch_size: int = 8192,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        progress: Show = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.predictor = predictor
+        self.model = model
+        self.masker = masker
+        self.groups = groups
+        self.training = training
+        self.validation = validation
+        self.batch_size = batch_size
+        self.device = device
+        self.checkpoint = checkpoint
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Table,
+        y: Any = None,
+        *,
+        masks: Explanation | ArrayLike | None = None,
+        validation: tuple[Table, Any, Explanation | ArrayLike] | None = None,
+    ) -> Roar:
+        """Learn p(y | what ``masks`` show of the training rows).
+
+        masks : the explanation of the rows of X; without it everything is shown.
+        validation : (X, y, masks) to validate on, instead of a share of the rows.
+        """
+        if validation is not None and len(validation) != 3:
+            raise InputError(
+                "validation in Roar.fit must be (X, y, masks) but has "
+                f"{len(validation)} parts; give the masks of the validation rows too."
+            )
+        rows = None if validation is None else (validation[0], validation[1])
+        train, valid, targets, seed = self._prepare(X, y, rows, self.model)
+        shown = self._shown(masks, len(targets.probabilities))
+        if validation is None:
+            assert train.rows + valid.rows == len(shown)
+            learned, held_out = shown[self.split_[0]], shown[self.split_[1]]
+        else:
+            learned, held_out = shown, self._shown(validation[2], valid.rows)
+        trained = fit(
+            methods.roar(self.masker_, self._predictor),
+            Settings(seeds=(seed + SEED_SHIFT,)),
+            _with(train, learned),
+            _with(valid, held_out),
+            self.training,
+            device=self.device,
+            path=checkpoint_file(self.checkpoint, "roar"),
+            show=self.progress,
+            title=self.title,
+        )
+        self.predictor_ = trained.predictors[0]
+        self.soft_ = targets.soft
+        self.history_, self.interrupted_ = trained.history, trained.interrupted
+        self.seconds_ = trained.seconds
+        return self
+
+    def _shown(self, masks: Explanation | ArrayLike | None, rows: int) -> NDArray[np.bool_]:
+        if isinstance(masks, Explanation):
+            self._check_names(masks)
+        return self._masks(masks, np.empty((rows, 0)))
+
+    def _predict(self, inputs: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
+        return self._probabilities(self.predictor_, inputs, masks)
+
+    def _remarks(self, masks: NDArray[np.bool_]) -> list[str]:
+        return [] if masks.all() else [_REMARK]
+
+    @property
+    def _fitted(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        check_is_fitted(self)
+        write_folder(Path(folder), self._config(), weights_of(self.predictor_, "predictor"))
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        predictor: nn.Module | Factory | None = None,
+        masker: Masker | None = None,
+        device: str = "auto",
+    ) -> Roar:
+        """Read what `save` wrote. A network or masker of your own must be passed again."""
+        config, tensors = read_folder(Path(folder), "Roar")
+        evaluator = cls(
+            predictor=network_from(config["predictor"], predictor, "predictor"),
+            batch_size=config["batch_size"],
+            device=device,
+        )
+        evaluator._restore(config, masker)
+        evaluator.predictor_ = restore_network(
+            evaluator.predictor, evaluator._sizes[2], len(evaluator.classes_), tensors, "predictor"
+        )
+        return evaluator
+
+
+def _with(data: Data, masks: NDArray[np.bool_]) -> Data:
+    return replace(data, masks=torch.from_numpy(masks).unsqueeze(0))
