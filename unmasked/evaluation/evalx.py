@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from unmasked import methods
 from unmasked.columns import GroupSpec
@@ -38,6 +38,7 @@ from unmasked.storage import (
 
 __all__ = ["EvalX", "same_size_masks"]
 
+_MEMBER_SHIFT = 104_729  # from one member's seed to the next
 _MANY_OUTSIDE = 0.01  # share of rows outside the trained sizes that calls for a warning
 
 
@@ -59,14 +60,16 @@ class EvalX(TableEvaluator):
         learns from; fewer, with a warning, where all together exceed 2,000,000 rows or
         100,000,000 numbers.
     model : evaluate explanations of this model instead of the data, as in `RealX`.
+    members : how many networks, trained as one program with seeds of their own; the evaluator is
+        the mean of their probabilities, which is nearer to p(y | x_r) than any of them.
     mask_law : `UniformSize` (default: masks of every size) or the paper's `Bernoulli(0.5)`.
     masker, groups, training, validation, batch_size, device, checkpoint, progress, random_state :
         as in `RealX`.
 
     Attributes
     ----------
-    predictor_ : the network; or estimator_ : the classifier (its classes are the numbers of ours),
-    used_ : the columns it knows, copies_ : how many copies of each row it learned from.
+    predictors_ : the networks, one for each member (predictor_ is the first); or estimator_ : the
+    classifier (its classes are the numbers of ours), used_ : the columns it knows, copies_ : how many copies of each row it learned from.
     sizes_ : smallest and largest number of shown features in training.
     columns_, classes_, n_features_in_, feature_names_in_, history_, interrupted_ : as in `RealX`.
 
@@ -88,6 +91,7 @@ class EvalX(TableEvaluator):
         *,
         estimator: Any = None,
         model: Any = None,
+        members: int = 1,
         mask_law: MaskLaw | None = None,
         mask_copies: int = 30,
         masker: Masker | None = None,
@@ -103,6 +107,7 @@ class EvalX(TableEvaluator):
         self.predictor = predictor
         self.estimator = estimator
         self.model = model
+        self.members = members
         self.mask_law = mask_law
         self.mask_copies = mask_copies
         self.masker = masker
@@ -118,6 +123,9 @@ class EvalX(TableEvaluator):
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> EvalX:
         """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
         self._check_estimator()
+        whole = isinstance(self.members, int | np.integer) and not isinstance(self.members, bool)
+        if not whole or self.members < 1:
+            raise InputError(f"members must be a whole number above 0 but is {self.members!r}.")
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         if self.estimator is None:
             self._fit_network(train, valid, seed + SEED_SHIFT)
@@ -131,7 +139,7 @@ class EvalX(TableEvaluator):
     def _fit_network(self, train: Data, valid: Data, seed: int) -> None:
         trained = fit(
             methods.eval_x(self.masker_, self._law, self._predictor),
-            Settings(seeds=(seed,)),
+            Settings(seeds=tuple(seed + _MEMBER_SHIFT * i for i in range(self.members))),
             train,
             valid,
             self.training,
@@ -141,7 +149,7 @@ class EvalX(TableEvaluator):
             title=self.title,
         )
         self.__dict__.pop("estimator_", None)  # of an earlier fit
-        self.predictor_ = trained.predictors[0]
+        self.predictors_ = trained.predictors
         self.history_, self.interrupted_ = trained.history, trained.interrupted
         self.seconds_ = trained.seconds
 
@@ -159,7 +167,7 @@ class EvalX(TableEvaluator):
         estimator, used, count = copies.learn(
             self.estimator, drawn, self.mask_copies, train, valid if stops else None, seed
         )
-        self.__dict__.pop("predictor_", None)  # of an earlier fit
+        self.__dict__.pop("predictors_", None)  # of an earlier fit
         self.estimator_, self.used_, self.copies_ = estimator, used, count
         self.history_, self.interrupted_ = [], False
         self.seconds_ = time.perf_counter() - start
@@ -168,7 +176,8 @@ class EvalX(TableEvaluator):
 
     def _predict(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
         if not hasattr(self, "estimator_"):
-            return self._probabilities(self.predictor_, inputs, masks)
+            members = [self._probabilities(own, inputs, masks) for own in self.predictors_]
+            return members[0] if len(members) == 1 else np.mean(members, axis=0)
         check_batch_size(self.batch_size)
         parts = []
         for start in range(0, len(inputs), self.batch_size):
@@ -206,7 +215,12 @@ class EvalX(TableEvaluator):
 
     @property
     def _fitted(self) -> bool:
-        return hasattr(self, "predictor_") or hasattr(self, "estimator_")
+        return hasattr(self, "predictors_") or hasattr(self, "estimator_")
+
+    @property
+    def predictor_(self) -> nn.Module:
+        """The network; of several members, the first."""
+        return self.predictors_[0]
 
     # ------------------------------------------------------------------ on disk
 
@@ -219,7 +233,10 @@ class EvalX(TableEvaluator):
         check_is_fitted(self)
         config = {**self._config(), "sizes": list(self.sizes_)}
         if not hasattr(self, "estimator_"):
-            write_folder(Path(folder), config, weights_of(self.predictor_, "predictor"))
+            tensors: dict[str, Tensor] = {}
+            for i, network in enumerate(self.predictors_):
+                tensors |= weights_of(network, f"predictor.{i}")
+            write_folder(Path(folder), {**config, "members": len(self.predictors_)}, tensors)
             return
         config |= {"predictor": None, "mask_copies": self.mask_copies, "copies": self.copies_}
         content = classifier_bytes(self.estimator_)
@@ -247,13 +264,12 @@ class EvalX(TableEvaluator):
         evaluator._restore(config, masker)
         evaluator.sizes_ = tuple(config["sizes"])
         if network is not None:
-            evaluator.predictor_ = restore_network(
-                evaluator.predictor,
-                evaluator._sizes[2],
-                len(evaluator.classes_),
-                tensors,
-                "predictor",
-            )
+            evaluator.members = config["members"]
+            width, classes = evaluator._sizes[2], len(evaluator.classes_)
+            evaluator.predictors_ = [
+                restore_network(evaluator.predictor, width, classes, tensors, f"predictor.{i}")
+                for i in range(evaluator.members)
+            ]
             return evaluator
         evaluator.estimator_ = classifier_from(Path(folder))
         evaluator.estimator = clone(evaluator.estimator_)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from unmasked.choosing import Candidate, choose
 from unmasked.data.posterior import posterior
@@ -68,7 +69,7 @@ class Judge:
         """Masks (W, S, R, F) -> metrics for each world and setting."""
         masker: Masker = self.recipe.masker
         by_letter: dict[str, Callable[[int, int], Probabilities]] = {}
-        shown = predicted(self.evaluator.stacks["predictor"], masker, self.x, masks)
+        shown = self._evaluated(self.x, masks)
         by_letter["e"] = lambda w, s: shown[w, s]
         post_hoc = predicted(self.full.stacks["predictor"], masker, self.x, masks)
         by_letter["p"] = lambda w, s: post_hoc[w, s]
@@ -104,8 +105,11 @@ class Judge:
 
     def validation(self, masks: Masks) -> Probabilities:
         """EVAL-X's P(y = 1 | shown) for masks of validation rows, (W, S, R)."""
-        x = inputs_of(self.worlds, "valid")
-        return predicted(self.evaluator.stacks["predictor"], self.recipe.masker, x, masks)
+        return self._evaluated(inputs_of(self.worlds, "valid"), masks)
+
+    def _evaluated(self, x: Tensor, masks: Masks) -> Probabilities:
+        stack = self.evaluator.stacks["predictor"]
+        return predicted(stack, self.recipe.masker, x, masks, self.recipe.members)
 
 
 def choose_settings(

@@ -18,6 +18,7 @@ from unmasked.reproduce.recipes import Recipe
 from unmasked.reproduce.worlds import PARTS, World, data_of, inputs_of, predicted, selected
 
 _EVALUATOR_SEED = 7_919  # an evaluator never starts from an explainer's network
+_MEMBER_SEED = 104_729
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,16 @@ def train_explainer(name: str, recipe: Recipe, worlds: list[World], place: Place
 
 
 def train_evaluator(name: str, recipe: Recipe, worlds: list[World], place: Place) -> Trained:
-    """EVAL-X or FULL, one network for each world."""
+    """EVAL-X or FULL, one network for each world, or one for each member of an ensemble."""
+    members = recipe.members if name == "EVAL-X" else 1
+    seeds = [
+        world.seed + _EVALUATOR_SEED + _MEMBER_SEED * i for world in worlds for i in range(members)
+    ]
     return fit(
         recipe.method(name),
-        Settings(seeds=tuple(world.seed + _EVALUATOR_SEED for world in worlds)),
-        data_of(worlds, "train"),
-        data_of(worlds, "valid"),
+        Settings(seeds=tuple(seeds)),
+        [data for data in data_of(worlds, "train") for _ in range(members)],
+        [data for data in data_of(worlds, "valid") for _ in range(members)],
         recipe.options(name),
         device=place.device,
         path=place.checkpoint(name),

@@ -93,24 +93,29 @@ def selected(
 
 @torch.no_grad()
 def predicted(
-    stack: Stack, masker: Masker, x: Tensor, masks: NDArray[np.bool_]
+    stack: Stack, masker: Masker, x: Tensor, masks: NDArray[np.bool_], members: int = 1
 ) -> NDArray[np.float64]:
     """P(y = 1 | what masks (W, S, R, F) show) of rows x (W, R, F) -> (W, S, R).
 
-    The stack has one network for each world, or one for each world and setting.
+    The stack has one network for each world and setting, or ``members`` for each world, whose
+    probabilities are averaged.
     """
     worlds, settings = masks.shape[:2]
     device = stack.flat.device
     found = []
-    for start in range(0, x.shape[1], _rows(worlds * settings)):
-        rows = slice(start, start + _rows(worlds * settings))
+    size = _rows(worlds * settings * members)
+    for start in range(0, x.shape[1], size):
+        rows = slice(start, start + size)
         part = x[:, None, rows].to(device)  # (W, 1, R, F)
         mask = torch.from_numpy(masks[:, :, rows]).to(device, part.dtype)
         shown = over_leading(masker, 2, part, mask)  # (W, S, R, width)
-        flat = shown.reshape(stack.count, -1, shown.shape[-1])
-        logits = stack.forward(stack.weights(), flat, training=False)
-        odds = logits.reshape(*shown.shape[:-1], -1).double()
-        found.append(torch.softmax(odds, -1)[..., 1].cpu())
+        flat = shown.reshape(stack.count // members, -1, shown.shape[-1])
+        logits = stack.forward(
+            stack.weights(), flat.repeat_interleave(members, dim=0), training=False
+        )
+        p = torch.softmax(logits.double(), -1)[..., 1]
+        p = p.reshape(flat.shape[0], members, -1).mean(1)
+        found.append(p.reshape(shown.shape[:-1]).cpu())
     return torch.cat(found, dim=2).numpy()
 
 
