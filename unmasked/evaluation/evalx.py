@@ -68,8 +68,9 @@ class EvalX(TableEvaluator):
 
     Attributes
     ----------
-    predictors_ : the networks, one for each member (predictor_ is the first); or estimator_ : the
-    classifier (its classes are the numbers of ours), used_ : the columns it knows, copies_ : how many copies of each row it learned from.
+    predictors_ : the networks, one for each member (predictor_ is the first).
+    estimator_ : or the classifier (its classes are the numbers of ours), used_ : the columns that
+    it knows, copies_ : how many copies of each row it learned from.
     sizes_ : smallest and largest number of shown features in training.
     columns_, classes_, n_features_in_, feature_names_in_, history_, interrupted_ : as in `RealX`.
 
