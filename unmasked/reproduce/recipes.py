@@ -120,7 +120,7 @@ BOTH = (
     "the number every λ of the grid shows nothing.",
     "ACC and eACC use one definition of a selection at test time (probability above ½, or the k "
     "largest); the paper does not say, and the authors' code samples.",
-    "Each seed draws data of its own: 10,000 rows to train, 10,000 more to validate, 10,000 to test.",
+    "Each seed draws data of its own: 10,000 rows to train, 10,000 more to validate and to test.",
     "Each setting keeps its best epoch on validation rows; the paper does not say which it kept.",
 )
 """Deviations that both presets share."""
