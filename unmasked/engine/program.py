@@ -74,13 +74,17 @@ class Rows:
         self, worlds: list[int], settings: list[int], rows: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """x, target and masks of ``rows`` (W, B), or of the same rows (B,) for every world."""
+        if len(worlds) == 1 and self.masks is None:
+            own, which_rows = 0 if self.shared else worlds[0], rows.reshape(-1)
+            x, target = (t[own].index_select(0, which_rows) for t in (self.x, self.target))
+            return x.unsqueeze(0), target.unsqueeze(0), None
         index = rows.expand(len(worlds), rows.shape[-1])
         which = self._tensor([0 if self.shared else world for world in worlds]).unsqueeze(1)
         x, target = self.x[which, index], self.target[which, index]
         if self.masks is None:
             return x, target, None
-        own = self._tensor(settings).reshape(1, -1, 1)
-        masks = self.masks[which.unsqueeze(1), own, index.unsqueeze(1)]  # (W, S, B, F)
+        explanation = self._tensor(settings).reshape(1, -1, 1)
+        masks = self.masks[which.unsqueeze(1), explanation, index.unsqueeze(1)]  # (W, S, B, F)
         return x, target, masks.to(x.dtype)
 
     def _tensor(self, numbers: list[int]) -> Tensor:
