@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from unmasked.reproduce.tables import Table, tables
 
 WIDTH = 120
 TITLE = "S1, S2 and S3: ours beside the paper's"
+DEVIATIONS = "Deviations from the paper, each with its measured effect"
 
 
 def to_text(table: Table) -> str:
@@ -63,13 +65,17 @@ def _piped(cells: list[str]) -> str:
     return "| " + " | ".join(c.replace("|", "\\|").replace("<", "&lt;") for c in cells) + " |"
 
 
-def to_html(found: list[Table], title: str, lead: list[str], footer: str) -> str:
+def to_html(
+    found: list[Table], title: str, lead: list[str], footer: str, deviations: Sequence[str] = ()
+) -> str:
     """One self-contained page; each table starts with its first note and ends with the others."""
     sections = []
     for table in found:
         sections.append(Section(table.title, table.notes[:1]))
         sections += [Section(block.title, table=_narrow(block.table)) for block in table.blocks]
         sections[-1] = replace(sections[-1], after=table.notes[1:])
+    if deviations:
+        sections.append(Section(DEVIATIONS, list(deviations)))
     return render(title, lead, sections, footer)
 
 
@@ -79,17 +85,27 @@ def _narrow(block: TableBlock) -> TableBlock:
 
 
 def write_tables(
-    folder: Path, rows: list[dict[str, Any]], facts: dict[str, Any], lead: list[str]
+    folder: Path,
+    rows: list[dict[str, Any]],
+    facts: dict[str, Any],
+    lead: list[str],
+    deviations: Sequence[str] = (),
 ) -> None:
     """Write ``tables.txt``, ``tables.md`` and ``tables.html`` into a folder.
 
-    ``facts`` are ``report.results.provenance``'s; ``lead`` is what was found, in plain words.
+    ``facts`` are ``report.results.provenance``'s; ``lead`` is what was found, in plain words;
+    ``deviations`` are numbered.
     """
     found, origin = tables(rows), footer(facts)
-    wrapped = [textwrap.fill(paragraph, WIDTH) for paragraph in [*lead, origin]]
-    text = "\n\n".join([TITLE, *wrapped[:-1], *map(to_text, found), wrapped[-1]])
-    markdown = "\n\n".join([f"# {TITLE}", *lead, *map(to_markdown, found), origin])
+    numbered = [f"{i}. {text}" for i, text in enumerate(deviations, 1)]
+    head = [DEVIATIONS] if numbered else []
+    plain = [textwrap.fill(text, WIDTH) for text in lead]
+    plain += [*map(to_text, found), *head]
+    plain += [textwrap.fill(text, WIDTH, subsequent_indent="   ") for text in numbered]
+    text = "\n\n".join([TITLE, *plain, textwrap.fill(origin, WIDTH)])
+    markdown = [f"# {TITLE}", *lead, *map(to_markdown, found), *(f"## {title}" for title in head)]
+    markdown += ["\n".join(numbered)] if numbered else []
     (folder / "tables.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "tables.md").write_text(markdown + "\n", encoding="utf-8")
-    page = to_html(found, TITLE, lead, origin)
+    (folder / "tables.md").write_text("\n\n".join([*markdown, origin]) + "\n", encoding="utf-8")
+    page = to_html(found, TITLE, lead, origin, numbered)
     (folder / "tables.html").write_text(page, encoding="utf-8")

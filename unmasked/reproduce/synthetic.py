@@ -110,7 +110,7 @@ def run_synthetic(
     with all_or_nothing(folder) as part:
         head = {**facts, "recipe": recipe.to_json(), "seconds": seconds, "summary": words}
         (part / "results.json").write_text(to_json({**head, "rows": rows}), encoding="utf-8")
-        write_tables(part, rows, facts, words)
+        write_tables(part, rows, facts, words, recipe.deviations)
     remove_checkpoints(folder)
     return Reproduction(rows, words, folder, seconds)
 
