@@ -50,6 +50,8 @@ class _Run:
     def __init__(self, program: Program, training: Training, path: Path | None) -> None:
         self.program, self.training, self.path = program, training, path
         self.phases = program.method.phases
+        assert training.batch_size is not None
+        program.plan(self._epochs(), self._epochs() * (program.train.rows // training.batch_size))
         self.state = _State()
         self.started = self.saved_at = time.monotonic()
         self.saving = 0.0

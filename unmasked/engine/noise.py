@@ -38,15 +38,22 @@ def uniform(
 class Tape:
     """Uniform noise for the steps of a phase, (worlds, draws, rows, width) for each step.
 
-    Made for many steps at once, since making a generator costs more than a small draw. The first
-    draws do not depend on how many there are, nor on which other worlds there are.
+    Made for many steps at once (``most`` of them at most), since making a generator costs more than
+    a small draw. The first draws do not depend on how many there are, nor on which other worlds
+    there are.
     """
 
     def __init__(
-        self, draws: int, rows: int, width: int, dtype: torch.dtype, device: torch.device
+        self,
+        draws: int,
+        rows: int,
+        width: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        most: int = _BLOCK,
     ) -> None:
         self.shape = (draws, rows, width)
-        self.steps = max(1, _BLOCK // max(1, rows * width))
+        self.steps = max(1, min(most, _BLOCK // max(1, rows * width)))
         self.dtype, self.device = dtype, device
         self._at: tuple[object, ...] = ()
         self._block = torch.empty(0)
@@ -71,9 +78,9 @@ class Tape:
 class Orders:
     """The order of the rows in each epoch of a phase, (worlds, rows), made for many at once."""
 
-    def __init__(self, rows: int, device: torch.device) -> None:
+    def __init__(self, rows: int, device: torch.device, most: int = _BLOCK) -> None:
         self.rows, self.device = rows, device
-        self.epochs = max(1, _BLOCK // max(1, rows))
+        self.epochs = max(1, min(most, _BLOCK // max(1, rows)))
         self._at: tuple[object, ...] = ()
         self._block = torch.empty(0)
 

@@ -142,12 +142,17 @@ class Program:
                 networks += [network] * len(settings.levels)
             check_shapes(networks[0], "selector", probe, self.features)
             self.stacks["selector"] = Stack(networks, device, dtype, probe)
-        self.orders = noise.Orders(self.train.rows, device)
-        self._tapes: dict[str, noise.Tape] = {}
+        self.plan(epochs=1, steps=1)
         self._levels: dict[tuple[int, ...], Tensor] = {}
         self.reset()
 
     # ------------------------------------------------------------------ which settings compute
+
+    def plan(self, epochs: int, steps: int) -> None:
+        """How long a phase is: so much noise, and no more, is made at once."""
+        self.orders = noise.Orders(self.train.rows, self.device, epochs)
+        self.steps = steps
+        self._tapes: dict[str, noise.Tape] = {}
 
     def reset(self) -> None:
         """Compute with all worlds and settings again."""
@@ -211,7 +216,7 @@ class Program:
         for name, (draws, width) in self._noise_shapes(trains).items():
             tape = self._tapes.get(name)
             if tape is None or tape.shape[1] != rows:
-                tape = noise.Tape(draws, rows, width, self.dtype, self.device)
+                tape = noise.Tape(draws, rows, width, self.dtype, self.device, self.steps)
                 self._tapes[name] = tape
             found[name] = tape(self.seeds, name, phase, step)
         return found
