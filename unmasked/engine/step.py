@@ -35,7 +35,7 @@ class Stepper:
     ) -> None:
         self.program, self.trains, self.optimisers = program, trains, optimisers
         self.judged = "selector" if "selector" in trains else "predictor"
-        self._losses: Any = self._plain_losses
+        self._compiled: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._captures = program.device.type == "cuda" and not program.random_layers
         self._compiles = compiles
@@ -65,7 +65,7 @@ class Stepper:
         self._graph.replay()
         return self._loss
 
-    def _plain_losses(self, leaves: dict[str, Any], batch: Batch) -> dict[str, Tensor]:
+    def _losses(self, leaves: dict[str, Any], batch: Batch) -> dict[str, Tensor]:
         return self.program.losses(self.trains, leaves, batch)
 
     def _step(
@@ -74,7 +74,7 @@ class Stepper:
         program = self.program
         x, target, masks = program.train.take(program.worlds, program.columns, rows)
         leaves = {name: program.stacks[name].weights(learn=True) for name in self.optimisers}
-        losses = self._losses(leaves, Batch(x, target, masks, draws))
+        losses = (self._compiled or self._losses)(leaves, Batch(x, target, masks, draws))
         names = [(name, key) for name in leaves for key in leaves[name]]
         gradients = torch.autograd.grad(
             torch.stack([loss.sum() for loss in losses.values()]).sum(),
@@ -124,7 +124,7 @@ class Stepper:
     def _compile(self) -> None:
         """Compile the losses; where no compiler works, the graph is captured without."""
         torch.compiler.reset()  # each program is compiled once; torch counts them per function
-        compiled = torch.compile(self._plain_losses, dynamic=False)
+        compiled = torch.compile(self._losses, dynamic=False)
         program = self.program
         try:
             x, target, masks = program.train.take(program.worlds, program.columns, self._rows)
@@ -141,7 +141,7 @@ class Stepper:
                 stacklevel=2,
             )
             return
-        self._losses = compiled
+        self._compiled = compiled
 
     # ------------------------------------------------------------------ random layers
 
