@@ -78,7 +78,6 @@ def engine_step() -> tuple[Stepper, Tensor, dict[str, None]]:
     program = Program(
         method, Settings((0.1,), (0,)), [data], [data], torch.device("cpu"), torch.float32
     )
-    program.plan(epochs=150, steps=1500)
     optimisers = {
         name: Optimiser(stack, training, selector=name == "selector", delayed=False)
         for name, stack in program.stacks.items()

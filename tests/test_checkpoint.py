@@ -57,7 +57,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "foreign": lambda path: save_file({"x": torch.zeros(2)}, path),
     "not a description": lambda path: rewrite(path, lambda values: [1, 2]),
     "without a version": lambda path: rewrite(path, lambda values: {"run": values["run"]}),
-    "a newer version": lambda path: rewrite(path, lambda values: {**values, "version": 2}),
+    "a newer version": lambda path: rewrite(path, lambda values: {**values, "version": 3}),
 }
 
 
@@ -73,8 +73,8 @@ def test_a_damaged_checkpoint_is_refused_by_name(
 
 
 def test_a_newer_version_is_named(path: Path) -> None:
-    rewrite(path, lambda values: {**values, "version": 2})
-    with pytest.raises(SavedError, match="version 2 but this program reads 1"):
+    rewrite(path, lambda values: {**values, "version": 3})
+    with pytest.raises(SavedError, match="version 3 but this program reads 2"):
         train(method(), ONE, BRIEF, path=path)
 
 

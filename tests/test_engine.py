@@ -28,6 +28,7 @@ from unmasked.engine.program import Program
 from unmasked.errors import InputError
 from unmasked.masking import Token
 from unmasked.masklaws import Bernoulli
+from unmasked.networks import build
 from unmasked.objectives import log_likelihood
 
 # What rounding may grow to in 50 steps. A bias before a BatchNorm has a true gradient of zero;
@@ -78,7 +79,8 @@ def test_stacked_equals_separate(network: Any, rounding: float, predictor_first:
 def test_stacked_equals_separate_when_some_stop_early(predictor_first: bool) -> None:
     """Settings stop in different epochs, and those that stopped everywhere leave the stack."""
     what = method(predictor_first=predictor_first)
-    together = assert_stacked_equals_separate(what, replace(FAST, patience=1), 1e-10)
+    early = replace(FAST, epochs=40, patience=2, schedule="constant", selector_delay=0.0)
+    together = assert_stacked_equals_separate(what, early, 1e-10)
     sizes = slots_per_epoch(together, phase=len(what.phases) - 1)
     assert sizes[0] == 6
     assert 0 < sizes[-1] < 6, "the stack was never made smaller: this test tests nothing"
@@ -206,6 +208,29 @@ def test_a_users_module_is_copied_and_its_frozen_part_stays() -> None:
     for after in numbers(trained.predictors):
         assert torch.equal(after["0.weight"], before["0.weight"].double())
         assert not torch.equal(after["2.weight"], before["2.weight"].double())
+
+
+class Spare(nn.Module):
+    """A user's network with a layer that takes no part, such as the head of another task."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.used, self.spare = nn.Linear(inputs, outputs), nn.Linear(inputs, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.used(x)
+        return result
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_a_layer_that_takes_no_part_is_no_obstacle(seeds: tuple[int, ...]) -> None:
+    still = replace(FAST, epochs=2, weight_decay=0.0)
+    trained = train(method(Spare), Settings((0.1, 0.5), seeds), still)
+    assert len(trained.predictors) == 2 * len(seeds)
+    start = build(Spare, 2 * COLUMNS, 2, 0).state_dict()
+    after = trained.predictors[0].state_dict()
+    assert torch.equal(after["spare.weight"], start["spare.weight"].double())
+    assert not torch.equal(after["used.weight"], start["used.weight"].double())
 
 
 def test_a_batch_larger_than_the_data_shrinks_to_it() -> None:

@@ -12,9 +12,9 @@ import unmasked
 NAMES = [
     "L2X", "MLP", "BaseX", "Bernoulli", "CoverageWarning", "DataWarning", "EvalX", "ExactPosterior",
     "Explanation", "Full", "Groups", "InputError", "InterruptedWarning", "Invase", "MaskLaw",
-    "Masker", "MemoryWarning", "MissingExtra", "OutputError", "PostHoc", "RealX", "SavedError",
-    "Scores", "Synthetic", "Token", "Training", "UniformSize", "UnmaskedError", "UnmaskedWarning",
-    "Zero", "selection_quality", "synthetic",
+    "Masker", "MemoryWarning", "MissingExtra", "OutputError", "PostHoc", "RealX", "Roar",
+    "SavedError", "Scores", "SetMLP", "SubsetCollection", "Synthetic", "Token", "Training",
+    "UniformSize", "UnmaskedError", "UnmaskedWarning", "Zero", "selection_quality", "synthetic",
 ]  # fmt: skip
 
 

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from small_runs import COLUMNS, FAST, METHODS, TINY, data, data_for, numbers, score_by_hand, train
+from small_runs import (
+    COLUMNS,
+    FAST,
+    METHODS,
+    SIX,
+    TINY,
+    data,
+    data_for,
+    numbers,
+    score_by_hand,
+    train,
+)
 from torch.nn.functional import cross_entropy
 
 from unmasked import methods
-from unmasked.engine import Settings, Training, noise
+from unmasked.engine import Settings, Training, loop, noise
 from unmasked.engine.device import choose_device, flushed_denormals
 from unmasked.engine.keep import Keeper
+from unmasked.engine.program import Program
 from unmasked.errors import InputError
 from unmasked.masking import Token
 from unmasked.networks import build
@@ -133,18 +146,19 @@ def test_the_last_epoch_is_kept_however_good(name: str) -> None:
     run is the last of one that ends there, weight by weight.
     """
     make, levels = METHODS[name]
+    settings = Settings(levels, (0,) if levels[1:] else (0, 1, 2))
     rows = {"learn": data_for(name), "validate": data_for(name, 100, seed=1)}
-    last = train(make(TINY), Settings(levels), LAST, **rows)
+    last = train(make(TINY), settings, LAST, **rows)
     assert set(last.epochs) == {9}
     assert last.scores == last.history[-1]["score"]
-    best = train(make(TINY), Settings(levels), replace(LAST, keep="best"), **rows)
+    best = train(make(TINY), settings, replace(LAST, keep="best"), **rows)
     i = best.epochs.index(min(best.epochs))
     assert best.epochs[i] < 9, "the last was the best of all: this test tests nothing"
     assert best.scores[i] > last.scores[i]
     if make(TINY).predictor_first:
         return  # its selector meets another predictor
     assert best.history == last.history
-    until = train(make(TINY), Settings(levels), replace(LAST, epochs=best.epochs[i] + 1), **rows)
+    until = train(make(TINY), settings, replace(LAST, epochs=best.epochs[i] + 1), **rows)
     for kind in ("predictors", "selectors"):
         for this, that in zip(
             numbers(getattr(until, kind)[i : i + 1]),
@@ -190,6 +204,31 @@ def test_every_so_many_epochs_are_validated_and_the_last(
     for i, epoch in enumerate(trained.epochs):
         assert trained.scores[i] == max(seen[e]["score"][i] for e in epochs)
         assert trained.scores[i] == seen[epoch]["score"][i]
+
+
+def test_a_crash_between_two_validations_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The history, too: its loss is a mean since the last validation."""
+    monkeypatch.setattr(loop, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(loop, "_SAVING_SHARE", 0)
+    rarely = replace(FAST, epochs=6, validate_every=3)
+    unbroken = train(METHODS["REAL-X"][0](TINY), SIX, rarely)
+    losses, steps = Program.losses, 0
+
+    def crashing(self: Program, *arguments: object) -> object:
+        nonlocal steps
+        steps += 1
+        if steps == 8:  # in the second epoch of five steps
+            raise KeyError("a crash")
+        return losses(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Program, "losses", crashing)
+    with pytest.raises(KeyError, match="a crash"):
+        train(METHODS["REAL-X"][0](TINY), SIX, rarely, path=tmp_path / "run")
+    resumed = train(METHODS["REAL-X"][0](TINY), SIX, rarely, path=tmp_path / "run")
+    assert resumed.scores == unbroken.scores
+    assert resumed.history == unbroken.history
 
 
 def test_a_selector_that_waits_is_validated_but_not_kept() -> None:

@@ -266,7 +266,7 @@ class ConcreteTopK(Sampler):
 
 
 def _check_temperature(temperature: float) -> None:
-    if not temperature > 0:
+    if not isinstance(temperature, int | float) or not temperature > 0:
         raise InputError(
             f"the temperature must be above 0 but is {temperature}; the paper's is 0.1."
         )

@@ -23,7 +23,7 @@ def check_sparsity(sparsity: Any) -> None:
         return
     if isinstance(sparsity, int | float | np.number):
         values = [sparsity]
-    elif np.ndim(sparsity) == 1:
+    elif isinstance(sparsity, Sequence | np.ndarray) and len(np.shape(sparsity[:1])) == 1:
         values = list(sparsity)
     else:
         raise InputError(

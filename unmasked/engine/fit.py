@@ -44,10 +44,11 @@ def fit(
     """
     rows = [train] if isinstance(train, Data) else list(train)
     held_out = [valid] if isinstance(valid, Data) else list(valid)
-    if not all(data.rows for data in [*rows, *held_out]):
+    counts = [sum(data.rows for data in part) for part in (rows, held_out)]
+    if not rows or not held_out or not all(data.rows for data in [*rows, *held_out]):
         raise InputError(
-            f"training needs rows to learn from and rows to validate on, but got {rows[0].rows} "
-            f"and {held_out[0].rows}; give more rows."
+            f"training needs rows to learn from and rows to validate on, but got {counts[0]} "
+            f"and {counts[1]}; give more rows."
         )
     options = (training or Training()).resolve(rows[0].rows)
     where = choose_device(device)

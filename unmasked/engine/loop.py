@@ -50,8 +50,6 @@ class _Run:
     def __init__(self, program: Program, training: Training, path: Path | None) -> None:
         self.program, self.training, self.path = program, training, path
         self.phases = program.method.phases
-        assert training.batch_size is not None
-        program.plan(self._epochs(), self._epochs() * (program.train.rows // training.batch_size))
         self.state = _State()
         self.started = self.saved_at = time.monotonic()
         self.saving = 0.0
@@ -280,12 +278,15 @@ class _Run:
                 tensors |= {f"stack/{name}/{k}": v for k, v in stack.state().items()}
             for name, optimiser in self.optimisers.items():
                 tensors |= {f"optimiser/{name}/{k}": v for k, v in optimiser.state().items()}
+            if self.total is not None:
+                tensors["loss"] = self.total
         values = {
             "finished": finished,
             "phase": state.phase,
             "epoch": state.epoch,
             "history": state.history,
             "seconds": self.seconds,
+            "summed": self.summed,
             "worlds": program.worlds,
             "columns": program.columns,
         }
@@ -314,6 +315,8 @@ class _Run:
         self.keeper.load(part("keeper/"), program.device)
         if values["finished"]:
             return True
+        if "loss" in tensors:
+            self.total, self.summed = tensors["loss"].to(program.device), values["summed"]
         for name, stack in program.stacks.items():
             stack.load(part(f"stack/{name}/"))
         for name, optimiser in self.optimisers.items():
@@ -345,7 +348,7 @@ def train(
             stacklevel=3,
         )
     return Trained(
-        stacks=program.stacks,
+        stacks={n: s for n, s in program.stacks.items() if n in ("predictor", "selector")},
         scores=run.keeper.score.tolist(),
         epochs=run.keeper.epoch.tolist(),
         history=run.state.history,

@@ -131,6 +131,12 @@ class Method:
     predictor_first: bool = False
 
     def __post_init__(self) -> None:
+        baseline = None if self.selector is None else self.selector.baseline
+        if baseline is not None and (baseline not in self.learners or self.predictor_first):
+            raise InputError(
+                f"the baseline must be a learner trained beside the selector, one of "
+                f"{', '.join(self.learners)}, but is {baseline!r}."
+            )
         if self.predictor_first and not self.learners["predictor"].source.shared:
             raise InputError(
                 "a predictor that learns from the selector's masks cannot be finished before the "

@@ -35,25 +35,33 @@ def uniform(
     return torch.rand(shape, dtype=dtype, device=device, generator=source)
 
 
+def _block(number: int, largest: int) -> tuple[int, int, int]:
+    """The block that a step (or epoch) is in, how long it is, and the place inside.
+
+    Blocks double from 16 to ``largest``: a short run makes little, a long one makes much at once.
+
+    >>> [_block(n, 40) for n in (0, 15, 16, 47, 48, 87, 88)]
+    [(0, 16, 0), (0, 16, 15), (1, 32, 0), (1, 32, 31), (2, 40, 0), (2, 40, 39), (3, 40, 0)]
+    """
+    block, length = 0, min(16, largest)
+    while number >= length and length < largest:
+        number -= length
+        block, length = block + 1, min(2 * length, largest)
+    return block + number // length, length, number % length
+
+
 class Tape:
     """Uniform noise for the steps of a phase, (worlds, draws, rows, width) for each step.
 
-    Made for many steps at once (``most`` of them at most), since making a generator costs more than
-    a small draw. The first draws do not depend on how many there are, nor on which other worlds
-    there are.
+    Made for many steps at once, since making a generator costs more than a small draw. A draw does
+    not depend on how many there are, nor on which other worlds there are.
     """
 
     def __init__(
-        self,
-        draws: int,
-        rows: int,
-        width: int,
-        dtype: torch.dtype,
-        device: torch.device,
-        most: int = _BLOCK,
+        self, draws: int, rows: int, width: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.shape = (draws, rows, width)
-        self.steps = max(1, min(most, _BLOCK // max(1, rows * width)))
+        self.steps = max(1, _BLOCK // max(1, rows * width))
         self.dtype, self.device = dtype, device
         self._at: tuple[object, ...] = ()
         self._block = torch.empty(0)
@@ -61,16 +69,16 @@ class Tape:
     def __call__(self, seeds: list[int], stream: str, phase: int, step: int) -> Tensor:
         """The noise of one step of a phase, each world's from its own seed."""
         draws, rows, width = self.shape
-        block, inside = divmod(step, self.steps)
+        block, length, inside = _block(step, self.steps)
         at = (tuple(seeds), stream, phase, block)
         if at != self._at:
-            shape = (draws, self.steps, rows, width)
-            self._block = torch.stack(
-                [
-                    uniform(shape, self.dtype, self.device, seed, stream, phase, block)
-                    for seed in seeds
-                ]
-            )
+            shape = (length, rows, width)
+            made = [
+                uniform(shape, self.dtype, self.device, seed, stream, phase, block, draw)
+                for seed in seeds
+                for draw in range(draws)
+            ]
+            self._block = torch.stack(made).reshape(len(seeds), draws, *shape)
             self._at = at
         return self._block[:, :, inside]
 
@@ -78,18 +86,18 @@ class Tape:
 class Orders:
     """The order of the rows in each epoch of a phase, (worlds, rows), made for many at once."""
 
-    def __init__(self, rows: int, device: torch.device, most: int = _BLOCK) -> None:
+    def __init__(self, rows: int, device: torch.device) -> None:
         self.rows, self.device = rows, device
-        self.epochs = max(1, min(most, _BLOCK // max(1, rows)))
+        self.epochs = max(1, _BLOCK // max(1, rows))
         self._at: tuple[object, ...] = ()
         self._block = torch.empty(0)
 
     def __call__(self, seeds: list[int], phase: int, epoch: int) -> Tensor:
         """Each world's from its own seed."""
-        block, inside = divmod(epoch, self.epochs)
+        block, length, inside = _block(epoch, self.epochs)
         at = (tuple(seeds), phase, block)
         if at != self._at:
-            shape = (self.epochs, self.rows)
+            shape = (length, self.rows)
             # in double precision, so that no two rows are ever equal
             keys = [
                 uniform(shape, torch.float64, self.device, seed, "order", phase, block)

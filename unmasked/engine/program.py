@@ -31,6 +31,7 @@ from unmasked.engine.stack import Stack, Weights, over_leading
 from unmasked.errors import InputError
 from unmasked.networks import build, check_shapes
 from unmasked.objectives import log_likelihood
+from unmasked.samplers import ConcreteTopK
 
 _CHUNK = 8192  # rows of one network evaluated at once
 _CHUNK_ALL = 2**21  # rows of all networks evaluated at once
@@ -55,11 +56,17 @@ class Rows:
     def __init__(self, data: Sequence[Data], device: torch.device, dtype: torch.dtype) -> None:
         self.shared = len(data) == 1
         self.rows = data[0].rows
-        if any(part.rows != self.rows for part in data):
-            raise InputError(
-                "data sets trained as one program must have equally many rows but have "
-                f"{[part.rows for part in data]}."
-            )
+        for what, sizes in (
+            ("rows", [part.rows for part in data]),
+            ("columns", [part.x.shape[1] for part in data]),
+            ("classes", [part.target.shape[1] for part in data]),
+            ("explanations", [0 if part.masks is None else len(part.masks) for part in data]),
+        ):
+            if len(set(sizes)) > 1:
+                raise InputError(
+                    f"data sets trained as one program must have equally many {what} but have "
+                    f"{sizes}."
+                )
         self.x = torch.stack([part.x for part in data]).to(device, dtype)
         self.target = torch.stack([part.target for part in data]).to(device, dtype)
         given = [part.masks for part in data if part.masks is not None]
@@ -122,7 +129,8 @@ class Program:
         width = method.masker.width(columns)
         probe = first.x[:2].float()
         shown = method.masker(probe, torch.ones(len(probe), self.features))
-        self.vectorise = self._masker_maps(probe)
+        self.vectorise = self._parts_map(probe)
+        self._check_levels()
 
         self.stacks: dict[str, Stack] = {}
         for name, learner in method.learners.items():
@@ -142,17 +150,12 @@ class Program:
                 networks += [network] * len(settings.levels)
             check_shapes(networks[0], "selector", probe, self.features)
             self.stacks["selector"] = Stack(networks, device, dtype, probe)
-        self.plan(epochs=1, steps=1)
+        self.orders = noise.Orders(self.train.rows, device)
+        self._tapes: dict[str, noise.Tape] = {}
         self._levels: dict[tuple[int, ...], Tensor] = {}
         self.reset()
 
     # ------------------------------------------------------------------ which settings compute
-
-    def plan(self, epochs: int, steps: int) -> None:
-        """How long a phase is: so much noise, and no more, is made at once."""
-        self.orders = noise.Orders(self.train.rows, self.device, epochs)
-        self.steps = steps
-        self._tapes: dict[str, noise.Tape] = {}
 
     def reset(self) -> None:
         """Compute with all worlds and settings again."""
@@ -216,7 +219,7 @@ class Program:
         for name, (draws, width) in self._noise_shapes(trains).items():
             tape = self._tapes.get(name)
             if tape is None or tape.shape[1] != rows:
-                tape = noise.Tape(draws, rows, width, self.dtype, self.device, self.steps)
+                tape = noise.Tape(draws, rows, width, self.dtype, self.device)
                 self._tapes[name] = tape
             found[name] = tape(self.seeds, name, phase, step)
         return found
@@ -449,11 +452,31 @@ class Program:
         """Whether a network may hold layers that draw (dropout): then it runs one at a time."""
         return any(stack.mode == "loop" for stack in self.stacks.values())
 
-    def _masker_maps(self, probe: Tensor) -> bool:
-        """Whether vmap can run the masker; tried, not guessed."""
+    def _parts_map(self, probe: Tensor) -> bool:
+        """Whether vmap can run the masker and the laws; tried, not guessed."""
         mask = torch.ones(2, len(probe), self.features)
+        laws = [s.source.law for s in self.method.learners.values() if isinstance(s.source, Random)]
         try:
             torch.vmap(self.method.masker)(torch.stack([probe, probe]), mask)
-        except Exception:  # whatever a user's masker raises under vmap means: one at a time
+            for law in laws:
+                u = torch.full((2, len(probe), law.noise_width(self.features)), 0.5)
+                torch.vmap(lambda u, law=law: law(u, self.features))(u)
+        except Exception:  # whatever a user's part raises under vmap means: one at a time
             return False
         return True
+
+    def _check_levels(self) -> None:
+        """Refuse levels that this method cannot have."""
+        levels = self.settings.levels
+        given = any(isinstance(own.source, Given) for own in self.method.learners.values())
+        if given and self.train.masks is not None and self.train.masks.shape[1] < len(levels):
+            raise InputError(
+                f"one explanation for each of the {len(levels)} levels is needed, but "
+                f"{self.train.masks.shape[1]} came."
+            )
+        sampler = None if self.method.selector is None else self.method.selector.sampler
+        if isinstance(sampler, ConcreteTopK) and max(levels) > sampler.largest:
+            raise InputError(
+                f"k must be at most the sampler's largest, {sampler.largest}, but is "
+                f"{max(levels):g}."
+            )

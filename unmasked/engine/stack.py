@@ -174,6 +174,11 @@ class Stack:
         values = {name: value[row] for name, value in self.weights().items()}
         values |= {name: value[row] for name, value in self.buffers.items()}
         module.load_state_dict(values, strict=False)
+        for name, value in self.buffers.items():  # also those that a state_dict leaves out
+            parent, _, leaf = name.rpartition(".")
+            owner = module.get_submodule(parent)
+            if leaf in owner._buffers:
+                owner._buffers[leaf] = value[row].clone()
         return module.to("cpu").eval()
 
 

@@ -79,6 +79,8 @@ class Stepper:
         gradients = torch.autograd.grad(
             torch.stack([loss.sum() for loss in losses.values()]).sum(),
             [leaves[name][key] for name, key in names],
+            allow_unused=True,  # a user's network may have layers that take no part
+            materialize_grads=True,
         )
         for name, optimiser in self.optimisers.items():
             own = [g for g, (owner, _) in zip(gradients, names, strict=True) if owner == name]

@@ -46,9 +46,7 @@ class Trained:
         """Settings that were trained in several programs, in order."""
         first = parts[0]
         stacks: dict[str, Stack] = {
-            name: Stack.join([part.stacks[name] for part in parts])
-            for name in first.stacks
-            if name in ("predictor", "selector")
+            name: Stack.join([part.stacks[name] for part in parts]) for name in first.stacks
         }
         return cls(
             stacks,

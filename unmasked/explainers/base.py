@@ -250,8 +250,9 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if level is None:
             return self.settings_[self.chosen_]
+        number = isinstance(level, int | float | np.number) and not isinstance(level, bool)
         for setting in self.settings_:
-            if setting.level == level:
+            if number and setting.level == level:
                 return setting
         name = self._sampler.level_name
         raise InputError(

@@ -94,6 +94,7 @@ class Full(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     def explain(self, X: Table) -> Explanation:
         """Everything, for each row."""
         table = self._read(X, reset=False)
+        self.columns_.matrix(table)  # refuses values that cannot be shown
         shape = (len(table), self._sizes[1])
         index = table.index.to_numpy() if isinstance(X, pd.DataFrame) else None
         everything = np.ones(shape, dtype=bool)
@@ -119,6 +120,7 @@ class Full(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     def transform(self, X: Table) -> Any:
         """The rows as they are: nothing is hidden."""
         table = self._read(X, reset=False)
+        self.columns_.matrix(table)  # refuses values that cannot be shown
         return table if isinstance(X, pd.DataFrame) else table.to_numpy(dtype=np.float64)
 
     @property

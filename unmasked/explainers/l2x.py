@@ -135,7 +135,7 @@ def check_k(k: Any, features: int | None = None) -> tuple[int, ...]:
     >>> check_k([1, 4], features=11)
     (1, 4)
     """
-    values = [k] if np.ndim(k) == 0 else list(k)
+    values = list(k) if isinstance(k, list | tuple | range | np.ndarray) else [k]
     for value in values:
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not whole or value < 1:
