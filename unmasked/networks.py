@@ -105,6 +105,15 @@ class SetMLP:
     embedding: int = 128
     activation: str = "silu"
 
+    def __post_init__(self) -> None:
+        head = MLP(self.hidden, self.activation)  # checks both
+        object.__setattr__(self, "hidden", head.hidden)
+        for name in ("inner", "embedding"):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if not whole or value < 1:
+                raise InputError(f"{name} must be a whole number above 0 but is {value!r}.")
+
     def __call__(self, inputs: int, outputs: int) -> nn.Module:
         """Build the network, (batch, inputs) -> (batch, outputs), from torch's random state."""
         if inputs % 2:

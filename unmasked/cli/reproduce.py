@@ -85,8 +85,8 @@ def synthetic(
             recipe,
             rows=rows,
             judge=recipes.one_of("--choose-by", choose_by, ("own", "eval-x")),
-            prices=_numbers("--sparsities", sparsities, float) or recipe.prices,
-            numbers=_numbers("--ks", ks, int) or recipe.numbers,
+            prices=_numbers("--sparsities", sparsities, float, recipe.prices),
+            numbers=_numbers("--ks", ks, int, recipe.numbers),
         )
         if collection is not None:
             recipe = replace(
@@ -121,10 +121,12 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _numbers(option: str, text: str | None, kind: type[Number]) -> tuple[Number, ...] | None:
-    """A grid as the user wrote it; None where nothing was given."""
+def _numbers(
+    option: str, text: str | None, kind: type[Number], default: tuple[Number, ...]
+) -> tuple[Number, ...]:
+    """A grid as the user wrote it; the preset's where none was given."""
     if text is None:
-        return None
+        return default
     try:
         return tuple(kind(part) for part in _list(text))
     except ValueError:

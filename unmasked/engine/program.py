@@ -29,7 +29,7 @@ from unmasked.engine.method import (
 )
 from unmasked.engine.stack import Stack, Weights, over_leading
 from unmasked.errors import InputError
-from unmasked.networks import build, check_shapes
+from unmasked.networks import SetMLP, build, check_shapes
 from unmasked.objectives import log_likelihood
 from unmasked.samplers import ConcreteTopK
 
@@ -131,6 +131,13 @@ class Program:
         shown = method.masker(probe, torch.ones(len(probe), self.features))
         self.vectorise = self._parts_map(probe)
         self._check_levels()
+        for name, own in [*method.learners.items(), ("selector", method.selector)]:
+            reads_a_set = own is not None and isinstance(own.network, SetMLP)
+            if reads_a_set and (name == "selector" or width != 2 * columns):
+                raise InputError(
+                    "SetMLP is a predictor that takes values and mask side by side, but came as "
+                    f"the {name} with {method.masker}; use it with masker=Token()."
+                )
 
         self.stacks: dict[str, Stack] = {}
         for name, learner in method.learners.items():

@@ -196,6 +196,11 @@ class EvalX(TableEvaluator):
                     f"either estimator or {name} can be given but both came; leave out {name}, "
                     "as an estimator is the predictor and takes NaN for hidden values."
                 )
+        if self.members != 1:
+            raise InputError(
+                f"either estimator or members can be given but both came; leave out members="
+                f"{self.members!r}, as only networks are averaged."
+            )
         copies.check_classifier(self.estimator)
         copies.check_copies(self.mask_copies)
 

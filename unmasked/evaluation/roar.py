@@ -92,6 +92,11 @@ class Roar(TableEvaluator):
         masks : the explanation of the rows of X; without it everything is shown.
         validation : (X, y, masks) to validate on, instead of a share of the rows.
         """
+        if validation is not None and not isinstance(validation, tuple | list):
+            raise InputError(
+                "validation in Roar.fit must be (X, y, masks) but is a "
+                f"{type(validation).__name__}; give a share of the rows as Roar(validation=0.2)."
+            )
         if validation is not None and len(validation) != 3:
             raise InputError(
                 "validation in Roar.fit must be (X, y, masks) but has "

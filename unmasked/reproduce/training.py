@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unmasked.engine import Settings, Trained, fit
+from unmasked.engine import Settings, Trained
+from unmasked.engine import fit as fit_or_cut_short
 from unmasked.engine.progress import Show
 from unmasked.reproduce.recipes import Recipe
 from unmasked.reproduce.worlds import PARTS, World, data_of, inputs_of, predicted, selected
 
 _EVALUATOR_SEED = 7_919  # an evaluator never starts from an explainer's network
 _MEMBER_SEED = 104_729
+
+
+def fit(*arguments: Any, **options: Any) -> Trained:
+    """`engine.fit`, but Ctrl-C ends the run: half-trained methods make no tables."""
+    trained = fit_or_cut_short(*arguments, **options)
+    if trained.interrupted:
+        raise KeyboardInterrupt  # the checkpoint stays
+    return trained
 
 
 @dataclass(frozen=True)
