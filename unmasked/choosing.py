@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmasked.errors import InputError
+from unmasked.metrics import hits, log_likelihoods
 
 RULES = ("one-standard-error", "accuracy", "tolerance")
 
@@ -21,6 +22,19 @@ class Candidate:
     fraction: float
     accuracy: float
     logliks: NDArray[Any]  # (rows,)
+
+    @classmethod
+    def judged(
+        cls,
+        sparsity: float,
+        masks: NDArray[np.bool_],
+        predicted: NDArray[Any],
+        target: NDArray[Any],
+    ) -> Candidate:
+        """From test-time masks (rows, features) and what is predicted from them (rows, classes)."""
+        correct = hits(predicted, target.argmax(1))
+        logliks = log_likelihoods(predicted, target)
+        return cls(sparsity, float(masks.mean()), float(correct.mean()), logliks)
 
     @property
     def loglik(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from unmasked.columns import Columns
-from unmasked.engine import Data, Training
+from unmasked.columns import Columns, GroupSpec
+from unmasked.engine import Data, Trained, Training
 from unmasked.engine.device import choose_device
+from unmasked.engine.progress import Show
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
 from unmasked.masklaws import MaskLaw, UniformSize
@@ -30,6 +31,10 @@ from unmasked.storage import (
     masker_config,
     masker_from,
     network_config,
+    network_from,
+    read_folder,
+    weights_of,
+    write_folder,
 )
 from unmasked.targets import Targets, model_targets, read_targets
 
@@ -208,6 +213,12 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The predictor to build."""
         return DEFAULT_PREDICTOR if self.predictor is None else self.predictor
 
+    def _learned(self, trained: Trained, targets: Targets) -> None:
+        """Keep how training went."""
+        self.soft_ = targets.soft
+        self.history_, self.interrupted_ = trained.history, trained.interrupted
+        self.seconds_ = trained.seconds
+
     def _config(self) -> dict[str, Any]:
         """What every saved estimator carries."""
         return {
@@ -241,6 +252,82 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_") and hasattr(self, "masker_") and self._fitted
+
+
+class NetworkEstimator(MaskedEstimator):
+    """Base of estimators that are one network of what is shown, ``predictor_``."""
+
+    predictor_: nn.Module
+
+    def __init__(
+        self,
+        predictor: nn.Module | Factory | None = None,
+        *,
+        model: Any = None,
+        masker: Masker | None = None,
+        groups: GroupSpec | None = None,
+        training: Training | None = None,
+        validation: float = 0.2,
+        batch_size: int = 8192,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        progress: Show = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.predictor = predictor
+        self.model = model
+        self.masker = masker
+        self.groups = groups
+        self.training = training
+        self.validation = validation
+        self.batch_size = batch_size
+        self.device = device
+        self.checkpoint = checkpoint
+        self.progress = progress
+        self.random_state = random_state
+
+    @property
+    def _fitted(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        check_is_fitted(self)
+        write_folder(Path(folder), self._config(), weights_of(self.predictor_, "predictor"))
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        predictor: nn.Module | Factory | None = None,
+        masker: Masker | None = None,
+        device: str = "auto",
+    ) -> Self:
+        """Read what `save` wrote. A network or masker of your own must be passed again."""
+        config, tensors = read_folder(Path(folder), cls.__name__)
+        estimator = cls._unfitted(config, predictor, masker, device)
+        estimator.predictor_ = restore_network(
+            estimator.predictor, estimator._sizes[2], len(estimator.classes_), tensors, "predictor"
+        )
+        return estimator
+
+    @classmethod
+    def _unfitted(
+        cls,
+        config: dict[str, Any],
+        predictor: nn.Module | Factory | None,
+        masker: Masker | None,
+        device: str,
+    ) -> Self:
+        """What was saved, without its weights."""
+        estimator = cls(
+            predictor=network_from(config["predictor"], predictor, "predictor"),
+            batch_size=config["batch_size"],
+            device=device,
+        )
+        estimator._restore(config, masker)
+        return estimator
 
 
 def check_batch_size(value: Any) -> None:

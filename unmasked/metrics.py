@@ -64,6 +64,21 @@ def auroc(predicted: NDArray[Any], label: NDArray[Any]) -> float:
     return float(_Ranking(predicted, label)(np.ones((1, len(label))))[0])
 
 
+def label_scores(
+    predicted: NDArray[Any], label: NDArray[Any], letter: str = ""
+) -> dict[str, float]:
+    """AUROC, accuracy and mean log-likelihood of probabilities (rows, classes) for labels (rows,).
+
+    ``letter`` stands before each name, as in "eauroc".
+    """
+    target = np.eye(predicted.shape[1])[label]
+    return {
+        f"{letter}auroc": auroc(predicted, label),
+        f"{letter}acc": float(hits(predicted, label).mean()),
+        f"{letter}loglik": float(log_likelihoods(predicted, target).mean()),
+    }
+
+
 class _Ranking:
     """AUROC as a function of row weights; the sorting is done once."""
 

@@ -45,6 +45,10 @@ class Sampler(ABC):
     level_name = "sparsity"
     """What a level is called: "sparsity" (λ) or "k"."""
 
+    def named(self, level: float) -> dict[str, int | float]:
+        """A level under its name, as results and explanations carry it."""
+        return {self.level_name: level}
+
     @abstractmethod
     def noise_shape(self, features: int) -> tuple[int, int]:
         """(draws, width): one row takes draws × width uniform numbers."""
@@ -234,6 +238,9 @@ class ConcreteTopK(Sampler):
         _check_temperature(self.temperature)
         if self.largest < 1:
             raise InputError(f"k must be a whole number above 0 but is {self.largest}.")
+
+    def named(self, level: float) -> dict[str, int | float]:
+        return {self.level_name: int(level)}
 
     def noise_shape(self, features: int) -> tuple[int, int]:
         return self.largest, features

@@ -89,10 +89,8 @@ class _Run:
     def _compiles(self) -> bool:
         """Whether compiling the losses pays: what it saves over the run against what it costs."""
         program = self.program
-        assert self.training.batch_size is not None
-        steps = self._epochs() * (program.train.rows // self.training.batch_size)
         settings = len(program.worlds) * len(program.columns)
-        work = steps * settings * self.training.batch_size
+        work = self._epochs() * self._steps * self._batch * settings
         return program.device.type == "cuda" and work >= _WORK_WORTH_COMPILING
 
     @property
@@ -134,12 +132,20 @@ class _Run:
         assert self.training.epochs is not None  # resolved by `fit`
         return self.training.epochs
 
+    @property
+    def _batch(self) -> int:
+        assert self.training.batch_size is not None  # resolved by `fit`
+        return self.training.batch_size
+
+    @property
+    def _steps(self) -> int:
+        """Steps of an epoch."""
+        return self.program.train.rows // self._batch
+
     def _epoch(self, interrupt: Interrupt) -> bool:
         """One pass over the rows; False if the user asked to stop on the way."""
         program, state = self.program, self.state
-        assert self.training.batch_size is not None
-        batch = self.training.batch_size
-        steps = program.train.rows // batch
+        batch, steps = self._batch, self._steps
         order = program.orders(program.seeds, state.phase, state.epoch)  # (W, rows)
         slots = program.slots(self.trains)
         active = self._active(slots)
@@ -211,11 +217,9 @@ class _Run:
     @property
     def _waiting(self) -> bool:
         """Whether the selector still waits for its predictor at the end of this epoch."""
-        assert self.training.batch_size is not None
-        steps = self.program.train.rows // self.training.batch_size
         selector = self.optimisers.get("selector")
-        late = 0 if selector is None else selector.late(self._epochs() * steps)
-        return (self.state.epoch + 1) * steps <= late
+        late = 0 if selector is None else selector.late(self._epochs() * self._steps)
+        return (self.state.epoch + 1) * self._steps <= late
 
     def _current(self) -> dict[str, Tensor]:
         """The weights that were just judged, one row for each slot."""

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from unmasked.errors import InputError
 from unmasked.masking import Masker
 from unmasked.masklaws import MaskLaw
-from unmasked.networks import Factory
-from unmasked.samplers import Sampler
+from unmasked.networks import Factory, SetMLP
+from unmasked.samplers import ConcreteTopK, Sampler
 from unmasked.shapes import Float
 
 Network = nn.Module | Factory
@@ -186,3 +186,27 @@ class Settings:
             raise InputError(f"seeds must be at least 0 but are {self.seeds}.")
         if not self.levels or not self.seeds:
             raise InputError("at least one sparsity and one seed are needed, but none came.")
+
+
+def check_method(method: Method, settings: Settings, columns: int, explanations: int) -> None:
+    """Refuse what a method cannot be trained with: levels, masks, networks."""
+    levels = settings.levels
+    given = any(isinstance(own.source, Given) for own in method.learners.values())
+    if given and 0 < explanations < len(levels):
+        raise InputError(
+            f"one explanation for each of the {len(levels)} levels is needed, but "
+            f"{explanations} came."
+        )
+    sampler = None if method.selector is None else method.selector.sampler
+    if isinstance(sampler, ConcreteTopK) and max(levels) > sampler.largest:
+        raise InputError(
+            f"k must be at most the sampler's largest, {sampler.largest}, but is {max(levels):g}."
+        )
+    width = method.masker.width(columns)
+    for name, own in [*method.learners.items(), ("selector", method.selector)]:
+        reads_a_set = own is not None and isinstance(own.network, SetMLP)
+        if reads_a_set and (name == "selector" or width != 2 * columns):
+            raise InputError(
+                "SetMLP is a predictor that takes values and mask side by side, but came as "
+                f"the {name} with {method.masker}; use it with masker=Token()."
+            )

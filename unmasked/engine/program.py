@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,84 +21,23 @@ from unmasked.engine.method import (
     Everything,
     Given,
     Method,
+    Network,
     Random,
     Selected,
     Settings,
     Subset,
+    check_method,
 )
+from unmasked.engine.rows import Batch, Rows
 from unmasked.engine.stack import Stack, Weights, over_leading
 from unmasked.errors import InputError
-from unmasked.networks import SetMLP, build, check_shapes
+from unmasked.networks import build, check_shapes
 from unmasked.objectives import log_likelihood
-from unmasked.samplers import ConcreteTopK
 
 _CHUNK = 8192  # rows of one network evaluated at once
 _CHUNK_ALL = 2**21  # rows of all networks evaluated at once
 _VALIDATION_MASKS = 4000  # at least so many (row, mask) pairs judge a predictor
-_SELECTOR_SEED = 1_000_003  # so that selector and predictor do not start from one stream
-_SEEDS = {"predictor": 0, "baseline": 2_000_003}
-
-
-class Batch(NamedTuple):
-    """What one step sees: x (W, B, C), target (W, B, K), masks (W, S, B, F) where they are given,
-    and noise by the name of the network that it is for."""
-
-    x: Tensor
-    target: Tensor
-    masks: Tensor | None
-    noise: dict[str, Tensor]
-
-
-class Rows:
-    """The rows of all worlds on the device; one copy where the worlds share them."""
-
-    def __init__(self, data: Sequence[Data], device: torch.device, dtype: torch.dtype) -> None:
-        self.shared = len(data) == 1
-        self.rows = data[0].rows
-        for what, sizes in (
-            ("rows", [part.rows for part in data]),
-            ("columns", [part.x.shape[1] for part in data]),
-            ("classes", [part.target.shape[1] for part in data]),
-            ("explanations", [0 if part.masks is None else len(part.masks) for part in data]),
-        ):
-            if len(set(sizes)) > 1:
-                raise InputError(
-                    f"data sets trained as one program must have equally many {what} but have "
-                    f"{sizes}."
-                )
-        self.x = torch.stack([part.x for part in data]).to(device, dtype)
-        self.target = torch.stack([part.target for part in data]).to(device, dtype)
-        given = [part.masks for part in data if part.masks is not None]
-        self.masks = torch.stack(given).to(device, torch.bool) if given else None
-        self._numbers: dict[tuple[int, ...], Tensor] = {}
-
-    def tensors(self) -> list[Tensor]:
-        """All there is, for a fingerprint."""
-        return [t for t in (self.x, self.target, self.masks) if t is not None]
-
-    def take(
-        self, worlds: list[int], settings: list[int], rows: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """x, target and masks of ``rows`` (W, B), or of the same rows (B,) for every world."""
-        if len(worlds) == 1 and self.masks is None:
-            own, which_rows = 0 if self.shared else worlds[0], rows.reshape(-1)
-            x, target = (t[own].index_select(0, which_rows) for t in (self.x, self.target))
-            return x.unsqueeze(0), target.unsqueeze(0), None
-        index = rows.expand(len(worlds), rows.shape[-1])
-        which = self._tensor([0 if self.shared else world for world in worlds]).unsqueeze(1)
-        x, target = self.x[which, index], self.target[which, index]
-        if self.masks is None:
-            return x, target, None
-        explanation = self._tensor(settings).reshape(1, -1, 1)
-        masks = self.masks[which.unsqueeze(1), explanation, index.unsqueeze(1)]  # (W, S, B, F)
-        return x, target, masks.to(x.dtype)
-
-    def _tensor(self, numbers: list[int]) -> Tensor:
-        """On the device, made once: a captured step cannot copy from the host."""
-        key = tuple(numbers)
-        if key not in self._numbers:
-            self._numbers[key] = torch.tensor(numbers, device=self.x.device)
-        return self._numbers[key]
+_SEEDS = {"selector": 1_000_003, "baseline": 2_000_003}  # no two start from one stream
 
 
 class Program:
@@ -126,41 +64,32 @@ class Program:
         first = train[0]
         columns, classes = first.x.shape[1], first.target.shape[1]
         self.features = method.masker.features(columns)
-        width = method.masker.width(columns)
         probe = first.x[:2].float()
         shown = method.masker(probe, torch.ones(len(probe), self.features))
         self.vectorise = self._parts_map(probe)
-        self._check_levels()
-        for name, own in [*method.learners.items(), ("selector", method.selector)]:
-            reads_a_set = own is not None and isinstance(own.network, SetMLP)
-            if reads_a_set and (name == "selector" or width != 2 * columns):
-                raise InputError(
-                    "SetMLP is a predictor that takes values and mask side by side, but came as "
-                    f"the {name} with {method.masker}; use it with masker=Token()."
-                )
+        check_method(method, settings, columns, self.train.explanations)
 
         self.stacks: dict[str, Stack] = {}
         for name, learner in method.learners.items():
-            copies = 1 if learner.source.shared else len(settings.levels)
-            networks = []
-            for seed in settings.seeds:
-                network = build(learner.network, width, classes, seed + _SEEDS.get(name, 0))
-                networks += [network] * copies
-            check_shapes(networks[0], name, shown, classes)
-            self.stacks[name] = Stack(networks, device, dtype, shown)
+            self.stacks[name] = self._stack(name, learner.network, shown, classes)
         if method.selector is not None:
-            networks = []
-            for seed in settings.seeds:
-                network = build(
-                    method.selector.network, columns, self.features, seed + _SELECTOR_SEED
-                )
-                networks += [network] * len(settings.levels)
-            check_shapes(networks[0], "selector", probe, self.features)
-            self.stacks["selector"] = Stack(networks, device, dtype, probe)
+            self.stacks["selector"] = self._stack(
+                "selector", method.selector.network, probe, self.features
+            )
         self.orders = noise.Orders(self.train.rows, device)
         self._tapes: dict[str, noise.Tape] = {}
         self._levels: dict[tuple[int, ...], Tensor] = {}
         self.reset()
+
+    def _stack(self, name: str, network: Network, probe: Tensor, outputs: int) -> Stack:
+        """One network for each world, or for each setting; settings of a seed start alike."""
+        copies = 1 if self.method.shared(name) else len(self.settings.levels)
+        networks = []
+        for seed in self.settings.seeds:
+            one = build(network, probe.shape[1], outputs, seed + _SEEDS.get(name, 0))
+            networks += [one] * copies
+        check_shapes(networks[0], name, probe, outputs)
+        return Stack(networks, self.device, self.dtype, probe)
 
     # ------------------------------------------------------------------ which settings compute
 
@@ -471,19 +400,3 @@ class Program:
         except Exception:  # whatever a user's part raises under vmap means: one at a time
             return False
         return True
-
-    def _check_levels(self) -> None:
-        """Refuse levels that this method cannot have."""
-        levels = self.settings.levels
-        given = any(isinstance(own.source, Given) for own in self.method.learners.values())
-        if given and self.train.masks is not None and self.train.masks.shape[1] < len(levels):
-            raise InputError(
-                f"one explanation for each of the {len(levels)} levels is needed, but "
-                f"{self.train.masks.shape[1]} came."
-            )
-        sampler = None if self.method.selector is None else self.method.selector.sampler
-        if isinstance(sampler, ConcreteTopK) and max(levels) > sampler.largest:
-            raise InputError(
-                f"k must be at most the sampler's largest, {sampler.largest}, but is "
-                f"{max(levels):g}."
-            )

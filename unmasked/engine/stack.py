@@ -15,7 +15,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 Weights = dict[str, Tensor]
@@ -96,8 +95,6 @@ class Stack:
         """`forward` with weights and buffers of any networks of this architecture."""
         if x.shape[0] == 1:  # squeezed, not indexed: the gradient of an index is a copy
             own = {name: value.squeeze(0) for name, value in values.items()}
-            if self.mode == "layers":
-                return plain_layers(self._train, own, x.squeeze(0), training=training).unsqueeze(0)
             return self._one(own, x.squeeze(0), training).unsqueeze(0)
         if self.mode == "layers":
             return stacked_layers(self._train, values, x, training=training)
@@ -197,42 +194,6 @@ def understood(module: nn.Module) -> bool:
 
 def _usual(layer: nn.BatchNorm1d) -> bool:
     return layer.affine and layer.track_running_stats and layer.momentum is not None
-
-
-_IN_PLACE: dict[type[nn.Module], Callable[..., Tensor]] = {
-    nn.SiLU: functional.silu,
-    nn.ReLU: functional.relu,
-    nn.SELU: functional.selu,
-}
-
-
-def plain_layers(
-    module: nn.Module, values: Weights, x: Tensor, *, training: bool = False
-) -> Tensor:
-    """One network of a plain sequence, (rows, inputs) -> (rows, outputs), with little around it."""
-    for name, layer in module.named_children():
-        if isinstance(layer, nn.Linear):
-            x = functional.linear(x, values[f"{name}.weight"], values.get(f"{name}.bias"))
-        elif isinstance(layer, nn.BatchNorm1d):
-            own = _own(layer, name, values)
-            assert layer.momentum is not None
-            if training:
-                own["num_batches_tracked"].add_(1)
-            x = functional.batch_norm(
-                x,
-                own["running_mean"],
-                own["running_var"],
-                own["weight"],
-                own["bias"],
-                training,
-                layer.momentum,
-                layer.eps,
-            )
-        elif type(layer) in _IN_PLACE and not x.requires_grad:
-            x = _IN_PLACE[type(layer)](x, inplace=name != "0")  # the first input is not ours
-        else:
-            x = layer(x)
-    return x
 
 
 def stacked_layers(

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from unmasked.engine import noise
 from unmasked.engine.optimiser import Optimiser
-from unmasked.engine.program import Batch, Program
+from unmasked.engine.program import Program
+from unmasked.engine.rows import Batch
+from unmasked.engine.stack import Weights
 from unmasked.errors import UnmaskedWarning
 
 _WARM_UP = 3  # steps that torch wants to see before it captures
@@ -65,16 +67,14 @@ class Stepper:
         self._graph.replay()
         return self._loss
 
-    def _losses(self, leaves: dict[str, Any], batch: Batch) -> dict[str, Tensor]:
+    def _losses(self, leaves: dict[str, Weights], batch: Batch) -> dict[str, Tensor]:
         return self.program.losses(self.trains, leaves, batch)
 
     def _step(
         self, rows: Tensor, draws: dict[str, Tensor], active: dict[str, Tensor | None]
     ) -> Tensor:
-        program = self.program
-        x, target, masks = program.train.take(program.worlds, program.columns, rows)
-        leaves = {name: program.stacks[name].weights(learn=True) for name in self.optimisers}
-        losses = (self._compiled or self._losses)(leaves, Batch(x, target, masks, draws))
+        leaves, batch = self._inputs(rows, draws)
+        losses = (self._compiled or self._losses)(leaves, batch)
         names = [(name, key) for name in leaves for key in leaves[name]]
         gradients = torch.autograd.grad(
             torch.stack([loss.sum() for loss in losses.values()]).sum(),
@@ -84,8 +84,15 @@ class Stepper:
         )
         for name, optimiser in self.optimisers.items():
             own = [g for g, (owner, _) in zip(gradients, names, strict=True) if owner == name]
-            optimiser.step(program.stacks[name].gather(own), active[name])
+            optimiser.step(self.program.stacks[name].gather(own), active[name])
         return losses[self.judged].detach().flatten()
+
+    def _inputs(self, rows: Tensor, draws: dict[str, Tensor]) -> tuple[dict[str, Weights], Batch]:
+        """Weights that take gradients, and the batch."""
+        program = self.program
+        leaves = {name: program.stacks[name].weights(learn=True) for name in self.optimisers}
+        found = program.train.take(program.worlds, program.columns, rows)
+        return leaves, Batch(*found, draws)
 
     # ------------------------------------------------------------------ CUDA
 
@@ -127,11 +134,8 @@ class Stepper:
         """Compile the losses; where no compiler works, the graph is captured without."""
         torch.compiler.reset()  # each program is compiled once; torch counts them per function
         compiled = torch.compile(self._losses, dynamic=False)
-        program = self.program
         try:
-            x, target, masks = program.train.take(program.worlds, program.columns, self._rows)
-            leaves = {name: program.stacks[name].weights(learn=True) for name in self.optimisers}
-            compiled(leaves, Batch(x, target, masks, self._noise))
+            compiled(*self._inputs(self._rows, self._noise))
         except torch.OutOfMemoryError:
             raise
         except Exception as error:

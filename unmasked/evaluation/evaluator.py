@@ -27,6 +27,7 @@ from unmasked.targets import Targets
 
 # Training differs from an explainer of the same random_state, so the two never share a network.
 SEED_SHIFT = 7_919
+MEMBER_SHIFT = 104_729  # from one member's seed to the next
 _RANDOM_DRAWS = 5  # draws of random masks that are averaged
 _GOOD_AUROC = 0.6
 _NEXT_TO_NOTHING = 0.03  # share of the uncertainty that is there with nothing shown

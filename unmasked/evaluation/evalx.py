@@ -21,7 +21,12 @@ from unmasked.engine.progress import Show
 from unmasked.errors import CoverageWarning, InputError
 from unmasked.estimator import Table, check_batch_size, checkpoint_file, restore_network
 from unmasked.evaluation import copies
-from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator, same_size_masks
+from unmasked.evaluation.evaluator import (
+    MEMBER_SHIFT,
+    SEED_SHIFT,
+    TableEvaluator,
+    same_size_masks,
+)
 from unmasked.masking import Masker
 from unmasked.masklaws import MaskLaw
 from unmasked.networks import Factory
@@ -35,10 +40,10 @@ from unmasked.storage import (
     weights_of,
     write_folder,
 )
+from unmasked.targets import Targets
 
 __all__ = ["EvalX", "same_size_masks"]
 
-_MEMBER_SHIFT = 104_729  # from one member's seed to the next
 _MANY_OUTSIDE = 0.01  # share of rows outside the trained sizes that calls for a warning
 
 
@@ -129,7 +134,7 @@ class EvalX(TableEvaluator):
             raise InputError(f"members must be a whole number above 0 but is {self.members!r}.")
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         if self.estimator is None:
-            self._fit_network(train, valid, seed + SEED_SHIFT)
+            self._fit_network(train, valid, targets, seed + SEED_SHIFT)
         else:
             held_out = validation is None
             self._fit_estimator(train, valid, held_out, targets.soft, seed + SEED_SHIFT)
@@ -137,10 +142,10 @@ class EvalX(TableEvaluator):
         self.soft_ = targets.soft
         return self
 
-    def _fit_network(self, train: Data, valid: Data, seed: int) -> None:
+    def _fit_network(self, train: Data, valid: Data, targets: Targets, seed: int) -> None:
         trained = fit(
             methods.eval_x(self.masker_, self._law, self._predictor),
-            Settings(seeds=tuple(seed + _MEMBER_SHIFT * i for i in range(self.members))),
+            Settings(seeds=tuple(seed + MEMBER_SHIFT * i for i in range(self.members))),
             train,
             valid,
             self.training,
@@ -151,8 +156,7 @@ class EvalX(TableEvaluator):
         )
         self.__dict__.pop("estimator_", None)  # of an earlier fit
         self.predictors_ = trained.predictors
-        self.history_, self.interrupted_ = trained.history, trained.interrupted
-        self.seconds_ = trained.seconds
+        self._learned(trained, targets)
 
     def _fit_estimator(
         self, train: Data, valid: Data, held_out: bool, soft: bool, seed: int

@@ -17,11 +17,10 @@ from unmasked.columns import Columns, GroupSpec, is_categorical
 from unmasked.engine import Settings, Training, fit
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
-from unmasked.estimator import Table, checkpoint_file, restore_network
+from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
 from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator
 from unmasked.masking import Groups, Masker, Zero
 from unmasked.networks import Factory
-from unmasked.storage import network_from, read_folder, weights_of, write_folder
 from unmasked.targets import model_targets, read_targets
 
 _REMARK = (
@@ -30,7 +29,7 @@ _REMARK = (
 )
 
 
-class PostHoc(TableEvaluator):
+class PostHoc(TableEvaluator, NetworkEstimator):
     """Post-hoc accuracy: a model that learned from whole rows is fed masked ones.
 
     It cannot tell what is shown from how the model extrapolates: masked inputs are unlike all it
@@ -113,9 +112,7 @@ class PostHoc(TableEvaluator):
         )
         self.__dict__.pop("fill_", None)  # of an earlier fit
         self.predictor_ = trained.predictors[0]
-        self.soft_ = targets.soft
-        self.history_, self.interrupted_ = trained.history, trained.interrupted
-        self.seconds_ = trained.seconds
+        self._learned(trained, targets)
         return self
 
     def _fit_model(self, X: Table, y: Any) -> PostHoc:
@@ -172,7 +169,7 @@ class PostHoc(TableEvaluator):
 
     @property
     def _fitted(self) -> bool:
-        return hasattr(self, "predictor_") or hasattr(self, "fill_")
+        return super()._fitted or hasattr(self, "fill_")
 
     # ------------------------------------------------------------------ on disk
 
@@ -184,29 +181,7 @@ class PostHoc(TableEvaluator):
                 "only a PostHoc that trained its own network can be saved, but this one has a "
                 "model of yours; save the model yourself and call PostHoc(model=…).fit(X) again."
             )
-        write_folder(Path(folder), self._config(), weights_of(self.predictor_, "predictor"))
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        *,
-        predictor: nn.Module | Factory | None = None,
-        masker: Masker | None = None,
-        device: str = "auto",
-    ) -> PostHoc:
-        """Read what `save` wrote. A network or masker of your own must be passed again."""
-        config, tensors = read_folder(Path(folder), "PostHoc")
-        evaluator = cls(
-            predictor=network_from(config["predictor"], predictor, "predictor"),
-            batch_size=config["batch_size"],
-            device=device,
-        )
-        evaluator._restore(config, masker)
-        evaluator.predictor_ = restore_network(
-            evaluator.predictor, evaluator._sizes[2], len(evaluator.classes_), tensors, "predictor"
-        )
-        return evaluator
+        super().save(folder)
 
 
 def _own_form(X: Table, table: pd.DataFrame) -> Any:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from unmasked import methods
-from unmasked.columns import GroupSpec
-from unmasked.engine import Data, Settings, Training, fit
-from unmasked.engine.progress import Show
+from unmasked.engine import Data, Settings, fit
 from unmasked.errors import InputError
-from unmasked.estimator import Table, checkpoint_file, restore_network
+from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
 from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator
 from unmasked.explanation import Explanation
-from unmasked.masking import Masker
-from unmasked.networks import Factory
-from unmasked.storage import network_from, read_folder, weights_of, write_folder
 
 _REMARK = (
     "these are figures of a model retrained on this explanation's masks: it learns whatever the "
@@ -30,7 +22,7 @@ _REMARK = (
 )
 
 
-class Roar(TableEvaluator):
+class Roar(TableEvaluator, NetworkEstimator):
     """ROAR (Hooker et al., 2019): retrain on what the explanation shows, then predict.
 
     It cannot see encoding: a model trained on the explanation's own masks learns their code, so
@@ -43,6 +35,7 @@ class Roar(TableEvaluator):
 
     Examples
     --------
+    >>> from unmasked import Training
     >>> from unmasked.data import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> roar = Roar(training=Training(epochs=2), random_state=0)
@@ -51,33 +44,6 @@ class Roar(TableEvaluator):
     """
 
     title = "ROAR"
-
-    def __init__(
-        self,
-        predictor: nn.Module | Factory | None = None,
-        *,
-        model: Any = None,
-        masker: Masker | None = None,
-        groups: GroupSpec | None = None,
-        training: Training | None = None,
-        validation: float = 0.2,
-        batch_size: int = 8192,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        progress: Show = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.predictor = predictor
-        self.model = model
-        self.masker = masker
-        self.groups = groups
-        self.training = training
-        self.validation = validation
-        self.batch_size = batch_size
-        self.device = device
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.random_state = random_state
 
     def fit(
         self,
@@ -122,9 +88,7 @@ class Roar(TableEvaluator):
             title=self.title,
         )
         self.predictor_ = trained.predictors[0]
-        self.soft_ = targets.soft
-        self.history_, self.interrupted_ = trained.history, trained.interrupted
-        self.seconds_ = trained.seconds
+        self._learned(trained, targets)
         return self
 
     def _shown(self, masks: Explanation | ArrayLike | None, rows: int) -> NDArray[np.bool_]:
@@ -137,37 +101,6 @@ class Roar(TableEvaluator):
 
     def _remarks(self, masks: NDArray[np.bool_]) -> list[str]:
         return [] if masks.all() else [_REMARK]
-
-    @property
-    def _fitted(self) -> bool:
-        return hasattr(self, "predictor_")
-
-    def save(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
-        check_is_fitted(self)
-        write_folder(Path(folder), self._config(), weights_of(self.predictor_, "predictor"))
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        *,
-        predictor: nn.Module | Factory | None = None,
-        masker: Masker | None = None,
-        device: str = "auto",
-    ) -> Roar:
-        """Read what `save` wrote. A network or masker of your own must be passed again."""
-        config, tensors = read_folder(Path(folder), "Roar")
-        evaluator = cls(
-            predictor=network_from(config["predictor"], predictor, "predictor"),
-            batch_size=config["batch_size"],
-            device=device,
-        )
-        evaluator._restore(config, masker)
-        evaluator.predictor_ = restore_network(
-            evaluator.predictor, evaluator._sizes[2], len(evaluator.classes_), tensors, "predictor"
-        )
-        return evaluator
 
 
 def _with(data: Data, masks: NDArray[np.bool_]) -> Data:

@@ -12,23 +12,21 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from unmasked import methods
-from unmasked.columns import GroupSpec
-from unmasked.engine import Settings, Training, fit
+from unmasked.engine import Settings, fit
 from unmasked.engine.device import choose_device
-from unmasked.engine.progress import Show
 from unmasked.engine.stack import Stack
 from unmasked.errors import InputError
-from unmasked.estimator import Table, checkpoint_file
+from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
 from unmasked.evaluation.collection import run_each, subset_numbers
 from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator
 from unmasked.masking import Masker
 from unmasked.networks import Factory, build
-from unmasked.storage import network_from, read_folder, write_folder
+from unmasked.storage import read_folder, write_folder
 
 _MOST_FEATURES = 16
 
 
-class SubsetCollection(TableEvaluator):
+class SubsetCollection(TableEvaluator, NetworkEstimator):
     """One model for each of the 2^d subsets, the paper's check of EVAL-X; for few features.
 
     All models are trained as one stacked program. Model number n sees feature j when bit j of n
@@ -42,7 +40,7 @@ class SubsetCollection(TableEvaluator):
     Examples
     --------
     >>> import numpy as np
-    >>> from unmasked import MLP
+    >>> from unmasked import MLP, Training
     >>> x = np.random.default_rng(0).normal(size=(200, 3))
     >>> models = SubsetCollection(MLP((8,)), training=Training(epochs=2), random_state=0)
     >>> models.fit(x, x[:, 0] > 0).predict_proba(x, x > 0).shape
@@ -50,33 +48,6 @@ class SubsetCollection(TableEvaluator):
     """
 
     title = "Separate models"
-
-    def __init__(
-        self,
-        predictor: nn.Module | Factory | None = None,
-        *,
-        model: Any = None,
-        masker: Masker | None = None,
-        groups: GroupSpec | None = None,
-        training: Training | None = None,
-        validation: float = 0.2,
-        batch_size: int = 8192,
-        device: str = "auto",
-        checkpoint: str | Path | None = None,
-        progress: Show = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.predictor = predictor
-        self.model = model
-        self.masker = masker
-        self.groups = groups
-        self.training = training
-        self.validation = validation
-        self.batch_size = batch_size
-        self.device = device
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.random_state = random_state
 
     def fit(
         self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None
@@ -101,9 +72,7 @@ class SubsetCollection(TableEvaluator):
             title=f"{2**features:,} subsets",
         )
         self.stack_ = trained.stacks["predictor"].to(torch.device("cpu"))
-        self.soft_ = targets.soft
-        self.history_, self.interrupted_ = trained.history, trained.interrupted
-        self.seconds_ = trained.seconds
+        self._learned(trained, targets)
         return self
 
     def subset_model(self, mask: Any) -> nn.Module:
@@ -136,12 +105,7 @@ class SubsetCollection(TableEvaluator):
     ) -> SubsetCollection:
         """Read what `save` wrote. A network or masker of your own must be passed again."""
         config, tensors = read_folder(Path(folder), "SubsetCollection")
-        models = cls(
-            predictor=network_from(config["predictor"], predictor, "predictor"),
-            batch_size=config["batch_size"],
-            device=device,
-        )
-        models._restore(config, masker)
+        models = cls._unfitted(config, predictor, masker, device)
         width = models._sizes[2]
         one = build(models._predictor, width, len(models.classes_), 0)
         stack = Stack([one], torch.device("cpu"), torch.float32, torch.zeros(2, width))

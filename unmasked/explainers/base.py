@@ -22,7 +22,7 @@ from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
 from unmasked.explanation import Explanation
 from unmasked.masking import Masker
-from unmasked.metrics import hits, log_likelihoods
+from unmasked.metrics import hits
 from unmasked.networks import MLP, Factory
 from unmasked.samplers import Sampler
 from unmasked.storage import (
@@ -119,10 +119,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             Fitted(level, trained.selectors[i], (shared or trained.predictors)[i])
             for i, level in enumerate(levels)
         ]
-        self.soft_ = targets.soft
-        self.history_ = trained.history
-        self.interrupted_ = trained.interrupted
-        self.seconds_ = trained.seconds
+        self._learned(trained, targets)
         self._choose(method, train, valid, trained.epochs, seed)
         return self
 
@@ -138,14 +135,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         for setting in self.settings_:
             masks = self._select(self._run(setting.selector, x), setting)
             predicted = self._probabilities(setting.predictor, x, masks)
-            candidates.append(
-                Candidate(
-                    setting.level,
-                    float(masks.mean()),
-                    float(hits(predicted, target.argmax(1)).mean()),
-                    log_likelihoods(predicted, target),
-                )
-            )
+            candidates.append(Candidate.judged(setting.level, masks, predicted, target))
         chosen, reason = 0, "the only setting"
         if len(candidates) > 1:
             chosen, reason = choose(
@@ -153,11 +143,10 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             )
         self.chosen_, self.reason_ = chosen, reason
         self.full_accuracy_ = full
-        levels = [c.sparsity for c in candidates]
         name = self._sampler.level_name
         self.path_ = pd.DataFrame(
             {
-                name: [int(level) for level in levels] if name == "k" else levels,
+                name: [self._sampler.named(c.sparsity)[name] for c in candidates],
                 "fraction": [c.fraction for c in candidates],
                 "loglik": [c.loglik for c in candidates],
                 "accuracy": [c.accuracy for c in candidates],
@@ -202,7 +191,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             1 / (1 + np.exp(-wide)),
             self.columns_.features,
             index,
-            {"method": self.title, **self._named_level(setting)},
+            {"method": self.title, **self._sampler.named(setting.level)},
         )
 
     def _predict_proba(self, X: Table, level: float | None) -> NDArray[np.float64]:
@@ -242,10 +231,6 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         """The predictor that the chosen selector was judged with."""
         return self._setting(None).predictor
 
-    def _named_level(self, setting: Fitted) -> dict[str, float]:
-        name = self._sampler.level_name
-        return {name: int(setting.level) if name == "k" else setting.level}
-
     def _setting(self, level: float | None) -> Fitted:
         check_is_fitted(self)
         if level is None:
@@ -257,7 +242,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         name = self._sampler.level_name
         raise InputError(
             f"{name} must be one of the trained "
-            f"{[self._named_level(s)[name] for s in self.settings_]} but is {level!r}."
+            f"{[self._sampler.named(s.level)[name] for s in self.settings_]} but is {level!r}."
         )
 
     @property

@@ -18,7 +18,7 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
-from unmasked.metrics import auroc, hits, log_likelihoods, selection_quality
+from unmasked.metrics import label_scores, selection_quality
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
     MODELS,
@@ -29,12 +29,13 @@ from unmasked.report.results import (
     remove_checkpoints,
     to_json,
 )
+from unmasked.reproduce.published import published
 
 SPARSITIES = (0.05, 0.1, 0.15, 0.2)
 PUBLISHED = {
-    "cfsr": 1.0, "tpr": 0.935, "fdr": 0.026, "auroc": 0.875, "acc": 0.796, "eauroc": 0.873,
-    "eacc": 0.793,
-}  # fmt: skip
+    key: published("S3", "REAL-X").metrics[key]
+    for key in ("cfsr", "tpr", "fdr", "auroc", "acc", "eauroc", "eacc")
+}
 """REAL-X on S3 in the paper (AISTATS 2021, Table 1), λ = 0.1."""
 
 COLUMNS = ("cfsr", "tpr", "fdr", "fraction", "auroc", "eauroc", "eacc", "eloglik")
@@ -159,7 +160,7 @@ def _rows(
             {
                 **quality,
                 "fraction": explanation.fraction,
-                **_own(own, test),
+                **label_scores(own, test.y),
                 **scores.figures("explanation"),
             },
             setting={"sparsity": setting.sparsity},
@@ -174,18 +175,9 @@ def _rows(
     share = {"fraction": float(test.truth.mean())}
     add("true features", True, {**perfect, **share, **truth.figures("explanation")})
     exact = np.stack([1 - test.probability, test.probability], axis=1)
-    add("optimum", True, {**perfect, **share, **_own(exact, test)})
+    add("optimum", True, {**perfect, **share, **label_scores(exact, test.y)})
     add("REAL-X, published", False, dict(PUBLISHED), setting={"sparsity": 0.1})
     return rows
-
-
-def _own(predicted: NDArray[Any], test: Synthetic) -> dict[str, float]:
-    one_hot = np.eye(2)[test.y]
-    return {
-        "auroc": auroc(predicted, test.y),
-        "acc": float(hits(predicted, test.y).mean()),
-        "loglik": float(log_likelihoods(predicted, one_hot).mean()),
-    }
 
 
 def _random_quality(explanation: Explanation, test: Synthetic, seed: int) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ from unmasked.data.posterior import posterior
 from unmasked.data.synthetic import CONTROL_FLOW, Synthetic
 from unmasked.engine import Trained
 from unmasked.evaluation.collection import run_each, subset_numbers
-from unmasked.masking import Masker
-from unmasked.metrics import auroc, hits, log_likelihoods, selection_quality
+from unmasked.metrics import label_scores, selection_quality
 from unmasked.reproduce.recipes import Recipe
 from unmasked.reproduce.training import Selections
 from unmasked.reproduce.worlds import World, inputs_of, predicted
@@ -26,12 +24,12 @@ Probabilities = NDArray[np.float64]
 
 def scores(p: Probabilities, y: NDArray[Any], letter: str = "") -> dict[str, float]:
     """AUROC, accuracy and mean log-likelihood of P(y = 1), each (R,); keys start with a letter."""
-    both = np.stack([1 - p, p], axis=1)
-    return {
-        f"{letter}auroc": auroc(both, y),
-        f"{letter}acc": float(hits(both, y).mean()),
-        f"{letter}loglik": float(log_likelihoods(both, np.eye(2)[y]).mean()),
-    }
+    return label_scores(_both(p), y, letter)
+
+
+def _both(p: Probabilities) -> Probabilities:
+    """P(y = 1), (R,) -> probabilities of both classes, (R, 2)."""
+    return np.stack([1 - p, p], axis=1)
 
 
 def quality(masks: Masks, rows: Synthetic) -> dict[str, float]:
@@ -67,33 +65,21 @@ class Judge:
 
     def __call__(self, masks: Masks) -> list[list[dict[str, float]]]:
         """Masks (W, S, R, F) -> metrics for each world and setting."""
-        masker: Masker = self.recipe.masker
-        by_letter: dict[str, Callable[[int, int], Probabilities]] = {}
         shown = self._evaluated(self.x, masks)
-        by_letter["e"] = lambda w, s: shown[w, s]
-        post_hoc = predicted(self.full.stacks["predictor"], masker, self.x, masks)
-        by_letter["p"] = lambda w, s: post_hoc[w, s]
-        by_letter["o"] = lambda w, s: exact(self.worlds[w], masks[w, s])
-        found = []
-        for w, world in enumerate(self.worlds):
+        post_hoc = predicted(self.full.stacks["predictor"], self.recipe.masker, self.x, masks)
+
+        def judged(w: int, s: int) -> dict[str, float]:
+            own, rows = masks[w, s], self.worlds[w].test
+            by_letter = {"e": shown[w, s], "p": post_hoc[w, s], "o": exact(self.worlds[w], own)}
             if w in self.collected:
-                by_letter["c"] = lambda w, s: self._collected(w, masks[w, s])
-            else:
-                by_letter.pop("c", None)
-            found.append(
-                [
-                    {
-                        **quality(masks[w, s], world.test),
-                        **{
-                            key: value
-                            for letter, evaluate in by_letter.items()
-                            for key, value in scores(evaluate(w, s), world.test.y, letter).items()
-                        },
-                    }
-                    for s in range(masks.shape[1])
-                ]
-            )
-        return found
+                by_letter["c"] = self._collected(w, own)
+            metrics = quality(own, rows)
+            for letter, p in by_letter.items():
+                metrics |= scores(p, rows.y, letter)
+            return metrics
+
+        settings = range(masks.shape[1])
+        return [[judged(w, s) for s in settings] for w in range(len(self.worlds))]
 
     def _collected(self, world: int, masks: Masks) -> Probabilities:
         assert self.collection is not None
@@ -121,14 +107,7 @@ def choose_settings(
         target = np.eye(2)[world.valid.y]
         candidates = []
         for s, level in enumerate(found.levels):
-            both = np.stack([1 - p[w, s], p[w, s]], axis=1)
-            candidates.append(
-                Candidate(
-                    level,
-                    float(found.masks["valid"][w, s].mean()),
-                    float(hits(both, world.valid.y).mean()),
-                    log_likelihoods(both, target),
-                )
-            )
+            masks = found.masks["valid"][w, s]
+            candidates.append(Candidate.judged(level, masks, _both(p[w, s]), target))
         chosen.append(choose(candidates, rule)[0])
     return np.array(chosen)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from unmasked.data.synthetic import CONTROL_FLOW
 from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.report.results import (
@@ -129,7 +130,7 @@ def reference_masks(
     truth = {part: np.stack([world.part(part).truth for world in worlds]) for part in PARTS}
     masks["true features"] = truth
     masks[NO_CONTROL_FLOW] = {
-        part: value & (np.arange(value.shape[-1]) != 10) for part, value in truth.items()
+        part: value & (np.arange(value.shape[-1]) != CONTROL_FLOW) for part, value in truth.items()
     }
     like = masks.get("REAL-X", truth)
     masks["random masks"] = {
@@ -166,12 +167,10 @@ def _method_rows(
 ) -> list[dict[str, Any]]:
     rows = []
     judged = judge(own.masks["test"])
-    level_name = "k" if name == "L2X" else "sparsity"
     for w, world in enumerate(judge.worlds):
-        for s, level in enumerate(own.levels):
+        for s, setting in enumerate(own.settings):
             metrics = {**scores(own.own["test"][w, s], world.test.y), **judged[w][s]}
-            number = int(level) if name == "L2X" else level
-            row = _row(world, name, s == chosen[w], metrics, **{level_name: number})
+            row = _row(world, name, s == chosen[w], metrics, **setting)
             row["epoch"] = int(own.epochs[w, s])
             rows.append(row)
     return rows
