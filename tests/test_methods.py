@@ -25,6 +25,7 @@ from unmasked.engine.method import (
     Subset,
 )
 from unmasked.engine.program import Batch, Program
+from unmasked.engine.stack import Stack
 from unmasked.errors import InputError
 from unmasked.masking import Token
 from unmasked.masklaws import Bernoulli
@@ -126,11 +127,9 @@ def test_one_step_of_every_method_is_its_formula(name: str) -> None:
     leaves = {one: stack.weights(learn=True) for one, stack in program.stacks.items()}
     losses = program.losses(trains, leaves, Batch(x, target, masks, noise))
     total = torch.stack([loss.sum() for loss in losses.values()]).sum()
+    every = iter(torch.autograd.grad(total, [w for own in leaves.values() for w in own.values()]))
     engine = {
-        one: program.stacks[one].gather(
-            torch.autograd.grad(total, list(own.values()), retain_graph=True)
-        )
-        for one, own in leaves.items()
+        one: program.stacks[one].gather([next(every) for _ in own]) for one, own in leaves.items()
     }
     expected = {one: torch.zeros_like(value) for one, value in engine.items()}
     for i, level in enumerate(program.settings.levels):
@@ -140,7 +139,9 @@ def test_one_step_of_every_method_is_its_formula(name: str) -> None:
             gradients = torch.autograd.grad(
                 loss, list(networks[one].parameters()), retain_graph=True
             )
-            expected[one][place[one]] = torch.cat([g.flatten() for g in gradients])
+            views = program.stacks[one].layout.views(expected[one])
+            for view, gradient in zip(views.values(), gradients, strict=True):
+                view[place[one]] = gradient
             if one in losses:
                 torch.testing.assert_close(
                     losses[one].flatten()[place[one]], loss, rtol=0, atol=1e-12
@@ -323,22 +324,27 @@ def test_a_predictor_is_shared_where_it_does_not_depend_on_the_level(name: str) 
         assert program.stacks["baseline"].count == len(SEEDS)
 
 
+def learned(stack: Stack) -> Tensor:
+    """All that is learned, (count, numbers); the flat tensor has gaps."""
+    return torch.cat([v.flatten(1) for v in stack.layout.views(stack.flat).values()], dim=1)
+
+
 @each_method
 def test_settings_of_a_seed_start_alike_and_networks_of_a_setting_do_not(name: str) -> None:
     program = prepared(name, SEEDS)
     for stack in program.stacks.values():
-        rows = stack.flat.reshape(len(SEEDS), -1, stack.flat.shape[1])
+        rows = learned(stack).reshape(len(SEEDS), stack.count // len(SEEDS), -1)
         assert bool((rows == rows[:, :1]).all())
         assert not bool((rows[0, 0] == rows[1, 0]).any())
     if name == "INVASE":
-        predictor, baseline = (program.stacks[one].flat[0] for one in ("predictor", "baseline"))
+        predictor, baseline = (learned(program.stacks[one])[0] for one in ("predictor", "baseline"))
         assert not bool((predictor == baseline).any())
 
 
 @pytest.mark.parametrize("name", JOINT)
 def test_joint_predictors_grow_apart(name: str) -> None:
     trained = train(made(name)[0], Settings(made(name)[1]), replace(BRIEF, keep="last"))
-    flat = trained.stacks["predictor"].flat
+    flat = learned(trained.stacks["predictor"])
     assert not bool((flat[0] == flat[1]).any())
     assert not bool((flat[1] == flat[2]).any())
 

@@ -160,14 +160,14 @@ class RebarBernoulli(_Bernoulli):
     ) -> Draw:
         """The mask s, and the relaxed σ(z/τ) and σ(z̃/τ)."""
         tiny = torch.finfo(logits.dtype).eps
-        u, v = torch.logit(noise.clamp(tiny, 1 - tiny)).unbind(0)
+        u, v = torch.logit(noise, tiny).unbind(0)
         z = logits + u
-        coupled = torch.where(
-            z > 0, softplus(v + softplus(logits)), -softplus(v + softplus(-logits))
-        )
+        mask = (z > 0).to(logits.dtype)
+        sign = 2 * mask - 1  # the case s = 0 is the other one with the signs of a and z̃ turned
+        coupled = sign * softplus(v + softplus(sign * logits))
         # (2, batch, features)
         relaxed = (torch.stack([z, coupled]) / self.temperature).clamp(-_SATURATED, _SATURATED)
-        return Draw((z > 0).to(logits.dtype), torch.sigmoid(relaxed))
+        return Draw(mask, torch.sigmoid(relaxed))
 
     def carrier(
         self,

@@ -56,7 +56,7 @@ class Optimiser:
         """Move along −gradient (count, parameters); only rows in ``active`` (count,) if given."""
         flat, training = self.stack.flat, self.training
         if training.l2:
-            gradient = gradient + 2 * training.l2 * flat
+            gradient = torch.add(gradient, flat, alpha=2 * training.l2)
         if training.clip is not None:
             norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
             gradient = gradient * (training.clip / norm.clamp_min(training.clip))

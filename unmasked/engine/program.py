@@ -29,7 +29,7 @@ from unmasked.engine.method import (
     check_method,
 )
 from unmasked.engine.rows import Batch, Rows
-from unmasked.engine.stack import Stack, Weights, over_leading
+from unmasked.engine.stack import Networks, Stack, Weights, over_leading
 from unmasked.errors import InputError
 from unmasked.networks import build, check_shapes
 from unmasked.objectives import log_likelihood
@@ -66,7 +66,6 @@ class Program:
         self.features = method.masker.features(columns)
         probe = first.x[:2].float()
         shown = method.masker(probe, torch.ones(len(probe), self.features))
-        self.vectorise = self._parts_map(probe)
         check_method(method, settings, columns, self.train.explanations)
 
         self.stacks: dict[str, Stack] = {}
@@ -187,7 +186,8 @@ class Program:
                 continue
             mask = self._source_masks(name, batch)
             shown = self._mask(batch.x, mask)
-            loglik = self._loglik(name, leaves[name], shown, batch.target, training=True)
+            networks = Networks(self.stacks[name], leaves[name])
+            loglik = self._loglik(networks, shown, batch.target)
             logliks[name] = loglik.detach()
             result[name] = -loglik.mean(-1)
         if "selector" in trains:
@@ -200,9 +200,8 @@ class Program:
         worlds, rows = batch.x.shape[:2]
         if isinstance(source, Random):
             law, features = source.law, self.features
-            return over_leading(
-                lambda u: law(u, features), 1, batch.noise[name][:, 0], vectorise=self.vectorise
-            )
+            u = batch.noise[name][:, 0]
+            return law(u.flatten(0, 1), features).reshape(*u.shape[:2], features)
         if isinstance(source, Everything):
             return batch.x.new_ones(worlds, rows, self.features)
         if isinstance(source, Subset):
@@ -225,29 +224,26 @@ class Program:
         selector = self.method.selector
         assert selector is not None
         sampler, levels = selector.sampler, self.levels
-        logits = self._logits(leaves["selector"], batch.x, training=True)
+        logits = self._logits(Networks(self.stacks["selector"], leaves["selector"]), batch.x)
         draw = over_leading(
             sampler.draw,
             2,
             logits,
             batch.noise["selector"].unsqueeze(1),
             levels,
-            vectorise=self.vectorise,
         )
-        joint = self.method.joint
-        frozen = self.stacks["predictor"].weights()
+        stack = self.stacks["predictor"]
+        joint, several = self.method.joint, bool(draw.others.shape[2])
+        # a predictor that learns from these masks is moved by them; otherwise it only judges
+        judge = Networks(stack) if several or not joint else None
         own = self._loglik(
-            "predictor",
-            leaves["predictor"] if joint else frozen,
+            Networks(stack, leaves["predictor"]) if judge is None or joint else judge,
             self._mask(batch.x, draw.mask),
             batch.target,
-            training=joint,
         )  # (W, S, B)
         others = own.new_zeros(*own.shape[:2], 0, own.shape[2])  # (W, S, D, B)
-        if draw.others.shape[2]:
-            others = self._loglik(
-                "predictor", frozen, self._mask(batch.x, draw.others), batch.target, training=False
-            )
+        if judge is not None and several:
+            others = self._loglik(judge, self._mask(batch.x, draw.others), batch.target)
         baseline: Tensor | float = 0.0
         if selector.baseline is not None:
             baseline = logliks[selector.baseline].unsqueeze(1)  # (W, 1, B)
@@ -259,36 +255,33 @@ class Program:
             draw,
             own.detach() - baseline,
             others,
-            vectorise=self.vectorise,
         )
         climbed = own + carrier - carrier.detach()
-        cost = over_leading(sampler.cost, 2, logits, levels, vectorise=self.vectorise)
+        cost = over_leading(sampler.cost, 2, logits, levels)
         return cost - climbed.mean(-1)
 
-    def _logits(self, weights: Weights, x: Tensor, *, training: bool) -> Tensor:
-        """A selector's logits (W, S, B, F) for rows (W, B, C)."""
+    def _logits(self, networks: Networks, x: Tensor) -> Tensor:
+        """Selectors' logits (W, S, B, F) for rows (W, B, C)."""
         worlds, rows, columns = x.shape
-        stack = self.stacks["selector"]
-        settings = stack.count // worlds
+        settings = networks.count // worlds
         spread = x.unsqueeze(1).expand(worlds, settings, rows, columns)
-        logits = stack.forward(
-            weights, spread.reshape(worlds * settings, rows, columns), training=training
-        )
+        logits = networks(spread.reshape(worlds * settings, rows, columns))
         return logits.reshape(worlds, settings, rows, -1)
 
     def _mask(self, x: Tensor, mask: Tensor) -> Tensor:
-        """What is shown of x (W, B, C) by masks (W, …, B, F) -> (W, …, B, width)."""
+        """What is shown of x (W, B, C) by masks (W, …, B, F) -> (W, …, B, width).
+
+        A masker looks at one row at a time, so settings and draws are more rows to it.
+        """
         between = mask.dim() - 3
         x = x.reshape(x.shape[0], *[1] * between, *x.shape[1:])
-        return over_leading(self.method.masker, between + 1, x, mask, vectorise=self.vectorise)
+        x = x.expand(*mask.shape[:-1], x.shape[-1])
+        shown = self.method.masker(x.flatten(0, -2), mask.flatten(0, -2))
+        return shown.reshape(*mask.shape[:-1], -1)
 
-    def _loglik(
-        self, name: str, weights: Weights, shown: Tensor, target: Tensor, *, training: bool
-    ) -> Tensor:
+    def _loglik(self, networks: Networks, shown: Tensor, target: Tensor) -> Tensor:
         """log q(target | shown): shown (W, …, B, width), target (W, B, K) -> (W, …, B)."""
-        stack = self.stacks[name]
-        flat = shown.reshape(stack.count, -1, shown.shape[-1])
-        logits = stack.forward(weights, flat, training=training)
+        logits = networks(shown.reshape(networks.count, -1, shown.shape[-1]))
         logits = logits.reshape(*shown.shape[:-1], logits.shape[-1])
         between = shown.dim() - 3
         target = target.reshape(target.shape[0], *[1] * between, *target.shape[1:])
@@ -325,19 +318,14 @@ class Program:
         if isinstance(source, Random):
             repeats = max(1, math.ceil(_VALIDATION_MASKS / rows))
             u = self._validation_noise(rows * repeats, source.law.noise_width(self.features))
+        networks = Networks(self.stacks["predictor"])
         total: Tensor | float = 0.0
-        for start, stop in self._chunks(rows * repeats, self.stacks["predictor"].count):
+        for start, stop in self._chunks(rows * repeats, networks.count):
             which = torch.arange(start, stop, device=self.device) % rows
             x, target, masks = self.valid.take(self.worlds, self.columns, which)
             part = {"predictor": u[:, :, start:stop]} if isinstance(source, Random) else {}
             mask = self._source_masks("predictor", Batch(x, target, masks, part))
-            loglik = self._loglik(
-                "predictor",
-                self.stacks["predictor"].weights(),
-                self._mask(x, mask),
-                target,
-                training=False,
-            )
+            loglik = self._loglik(networks, self._mask(x, mask), target)
             total = total + loglik.double().sum(-1)
         assert isinstance(total, Tensor)
         return total / (rows * repeats)
@@ -346,20 +334,15 @@ class Program:
         """Mean log q(y | x_s) and fraction shown over validation rows, (W, S) each."""
         assert self.method.selector is not None
         sampler, levels = self.method.selector.sampler, self.levels
+        predictors, selectors = (Networks(self.stacks[name]) for name in ("predictor", "selector"))
         total: Tensor | float = 0.0
         shown: Tensor | float = 0.0
-        for start, stop in self._chunks(self.valid.rows, self.stacks["selector"].count):
+        for start, stop in self._chunks(self.valid.rows, selectors.count):
             which = torch.arange(start, stop, device=self.device)
             x, target, _ = self.valid.take(self.worlds, self.columns, which)
-            logits = self._logits(self.stacks["selector"].weights(), x, training=False)
-            mask = over_leading(sampler.select, 2, logits, levels, vectorise=self.vectorise)
-            loglik = self._loglik(
-                "predictor",
-                self.stacks["predictor"].weights(),
-                self._mask(x, mask),
-                target,
-                training=False,
-            )
+            logits = self._logits(selectors, x)
+            mask = over_leading(sampler.select, 2, logits, levels)
+            loglik = self._loglik(predictors, self._mask(x, mask), target)
             total = total + loglik.double().sum(-1)
             shown = shown + mask.double().mean(-1).sum(-1)
         assert isinstance(total, Tensor)
@@ -387,16 +370,3 @@ class Program:
     def random_layers(self) -> bool:
         """Whether a network may hold layers that draw (dropout): then it runs one at a time."""
         return any(stack.mode == "loop" for stack in self.stacks.values())
-
-    def _parts_map(self, probe: Tensor) -> bool:
-        """Whether vmap can run the masker and the laws; tried, not guessed."""
-        mask = torch.ones(2, len(probe), self.features)
-        laws = [s.source.law for s in self.method.learners.values() if isinstance(s.source, Random)]
-        try:
-            torch.vmap(self.method.masker)(torch.stack([probe, probe]), mask)
-            for law in laws:
-                u = torch.full((2, len(probe), law.noise_width(self.features)), 0.5)
-                torch.vmap(lambda u, law=law: law(u, self.features))(u)
-        except Exception:  # whatever a user's part raises under vmap means: one at a time
-            return False
-        return True

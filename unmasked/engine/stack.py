@@ -2,20 +2,22 @@
 
 Networks are written for one setting. A `Stack` holds the parameters of several in one flat
 tensor (count, parameters), so that clipping, stopping and best-epoch keeping act on rows of it,
-and hands them out as dictionaries of (count, *shape) views that ``torch.vmap`` maps over.
+and hands them out as dictionaries of (count, *shape) views that ``torch.vmap`` maps over; plain
+sequences of layers are run by `unmasked.engine.layers`, straight from the flat tensor.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
+
+from unmasked.engine import layers
 
 Weights = dict[str, Tensor]
 
@@ -41,26 +43,25 @@ class Stack:
         # Two templates instead of one that is toggled: evaluating can never move a statistic.
         self._train = copy.deepcopy(first).to(device=device, dtype=dtype).train()
         self._eval = copy.deepcopy(first).to(device=device, dtype=dtype).eval()
-        learned = {name for name, p in first.named_parameters() if p.requires_grad}
-        self._shapes = {name: p.shape for name, p in first.named_parameters() if name in learned}
-        rows = []
-        kept: dict[str, list[Tensor]] = {}
+        learned = {name: p.shape for name, p in first.named_parameters() if p.requires_grad}
+        self.layout = layers.Layout(learned)
+        columns: dict[str, list[Tensor]] = {}
         for module in modules:
-            values = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-            values = {name: value.detach() for name, value in values.items()}
-            rows.append(torch.cat([values[name].flatten() for name in self._shapes]))
-            for name, value in values.items():
-                if name not in learned:
-                    kept.setdefault(name, []).append(value)
-        self.flat = torch.stack(rows).to(device=device, dtype=dtype)
+            for name, value in [*module.named_parameters(), *module.named_buffers()]:
+                columns.setdefault(name, []).append(value.detach())
+        stacked = {name: torch.stack(column) for name, column in columns.items()}
+        # in the modules' own precision until it is moved as a whole
+        flat = stacked[next(iter(learned))].new_zeros(len(modules), self.layout.size)
+        self.flat = self.layout.fill(flat, stacked).to(device=device, dtype=dtype)
         self.buffers: Weights = {}
-        for name, column in kept.items():
-            stacked = torch.stack(column).to(device)
-            self.buffers[name] = stacked.to(dtype) if stacked.is_floating_point() else stacked
+        for name, value in stacked.items():
+            if name not in learned:
+                floats = value.is_floating_point()
+                self.buffers[name] = value.to(device, dtype if floats else value.dtype)
+        self._pool, self._layers = layers.Pool(), list(self._train.named_children())
+        self._seen: tuple[tuple[int, ...], Weights] = ((), {})
         self.mode: Literal["layers", "vmap", "loop"] = "layers"
-        if not understood(first) or self.flat.shape[1] != sum(
-            p.numel() for p in first.parameters()
-        ):
+        if not layers.understood(first):
             self.mode = "vmap" if self._maps(probe.to(device, dtype)) else "loop"
 
     @property
@@ -73,15 +74,13 @@ class Stack:
         return self.flat.shape[0]
 
     def weights(self, *, learn: bool = False) -> Weights:
-        """Parameters as views (count, *shape) of ``flat``; leaves that take gradients if asked."""
-        views: Weights = {}
-        start = 0
-        for name, shape in self._shapes.items():
-            stop = start + shape.numel()
-            view = self.flat.detach()[:, start:stop].view(self.count, *shape)
-            views[name] = view.requires_grad_() if learn else view
-            start = stop
-        return views
+        """What `forward` takes: views of ``flat``; leaves that take gradients if asked.
+
+        A plain sequence takes the flat tensor as it is, other modules each parameter by name.
+        """
+        flat = self.flat.detach()
+        views = {"flat": flat} if self.mode == "layers" else self.layout.views(flat)
+        return {name: view.requires_grad_() for name, view in views.items()} if learn else views
 
     def forward(self, weights: Weights, x: Tensor, *, training: bool) -> Tensor:
         """Run every network on its own rows: (count, rows, inputs) -> (count, rows, outputs).
@@ -93,11 +92,11 @@ class Stack:
 
     def forward_with(self, values: Weights, x: Tensor, *, training: bool = False) -> Tensor:
         """`forward` with weights and buffers of any networks of this architecture."""
+        if self.mode == "layers":
+            return self.run_layers(values, x, training=training)
         if x.shape[0] == 1:  # squeezed, not indexed: the gradient of an index is a copy
             own = {name: value.squeeze(0) for name, value in values.items()}
             return self._one(own, x.squeeze(0), training).unsqueeze(0)
-        if self.mode == "layers":
-            return stacked_layers(self._train, values, x, training=training)
         template = self._train if training else self._eval
         if self.mode == "vmap":
             return torch.vmap(lambda own, rows: functional_call(template, own, (rows,)))(values, x)
@@ -109,13 +108,41 @@ class Stack:
             results.append(self._one(own, x[i], training))
         return torch.stack(results)
 
+    def named(self, values: Weights) -> Weights:
+        """A plain sequence's parameters and buffers by name, from what `forward_with` takes."""
+        flat, pointers = values["flat"], tuple(value.data_ptr() for value in values.values())
+        if pointers != self._seen[0]:  # making views takes longer than a small product
+            views = {**values, **self.layout.views(flat.detach())}
+            self._seen = (pointers, layers.without_axis(views))
+        return self._seen[1]
+
+    def run_layers(
+        self,
+        values: Weights,
+        x: Tensor,
+        *,
+        training: bool,
+        ready: dict[str, layers.Folded] | None = None,
+    ) -> Tensor:
+        """A plain sequence; ``ready`` are its folded weights where they were made before."""
+        flat = values["flat"]
+        if torch.compiler.is_compiling() or (flat.requires_grad and not training):
+            every = {**values, **self.layout.views(flat)}
+            return layers.differentiable(self._train, every, x, training=training)
+        named = self.named(values)
+        if not training and ready is None:
+            ready = layers.folded(self._train, named)
+        parts = layers.Parts(self._layers, self.layout, named, ready, self._pool)
+        return layers.run(flat, x, parts)
+
     def _one(self, own: Weights, x: Tensor, training: bool) -> Tensor:
         result: Tensor = functional_call(self._train if training else self._eval, own, (x,))
         return result
 
     def _maps(self, x: Tensor) -> bool:
         """Whether ``torch.vmap`` can run this architecture in training; tried, not guessed."""
-        twice = {name: torch.cat([v[:1], v[:1]]) for name, v in self.weights().items()}
+        views = self.layout.views(self.flat)
+        twice = {name: torch.cat([v[:1], v[:1]]) for name, v in views.items()}
         buffers = {name: torch.cat([v[:1], v[:1]]) for name, v in self.buffers.items()}
         try:
             torch.vmap(lambda w, b: functional_call(self._train, {**w, **b}, (x,)))(twice, buffers)
@@ -125,7 +152,10 @@ class Stack:
 
     def gather(self, gradients: Sequence[Tensor]) -> Tensor:
         """Gradients of ``weights(learn=True)``, in order, as one tensor like ``flat``."""
-        return torch.cat([g.reshape(self.count, -1) for g in gradients], dim=1)
+        if self.mode == "layers":
+            return gradients[0]
+        named = dict(zip(self.layout.places, gradients, strict=True))
+        return self.layout.fill(torch.zeros_like(self.flat), named)
 
     def take(self, rows: Tensor) -> None:
         """Keep these rows only, in this order; a row may be repeated."""
@@ -168,7 +198,7 @@ class Stack:
     def module(self, row: int) -> nn.Module:
         """One network as an ordinary module in evaluation mode, on the CPU."""
         module = copy.deepcopy(self._eval)
-        values = {name: value[row] for name, value in self.weights().items()}
+        values = {name: value[row] for name, value in self.layout.views(self.flat).items()}
         values |= {name: value[row] for name, value in self.buffers.items()}
         module.load_state_dict(values, strict=False)
         for name, value in self.buffers.items():  # also those that a state_dict leaves out
@@ -179,109 +209,26 @@ class Stack:
         return module.to("cpu").eval()
 
 
-_ELEMENTWISE = (nn.ReLU, nn.SELU, nn.SiLU, nn.GELU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Identity)
+class Networks:
+    """A stack ready to run several times with the same weights.
 
-
-def understood(module: nn.Module) -> bool:
-    """Whether a network is a plain sequence of layers that `stacked_layers` knows."""
-    return type(module) is nn.Sequential and all(
-        type(layer) is nn.Linear
-        or type(layer) in _ELEMENTWISE
-        or (type(layer) is nn.BatchNorm1d and _usual(layer))
-        for layer in module
-    )
-
-
-def _usual(layer: nn.BatchNorm1d) -> bool:
-    return layer.affine and layer.track_running_stats and layer.momentum is not None
-
-
-def stacked_layers(
-    module: nn.Module, values: Weights, x: Tensor, *, training: bool = False
-) -> Tensor:
-    """All networks of a plain sequence at once: (count, rows, inputs) -> (count, rows, outputs).
-
-    Out of training a BatchNorm after a linear layer is part of that layer's weights.
-    """
-    layers = [*module.named_children(), ("", None)]
-    folded = False
-    for (name, layer), (next_name, follower) in pairwise(layers):
-        if isinstance(layer, nn.Linear):
-            weight, bias = values[f"{name}.weight"], values.get(f"{name}.bias")
-            folded = not training and isinstance(follower, nn.BatchNorm1d)
-            if folded:
-                assert isinstance(follower, nn.BatchNorm1d)
-                scale, shift = _affine(follower, _own(follower, next_name, values))
-                weight = weight * scale.unsqueeze(2)
-                bias = shift if bias is None else shift + bias * scale
-            x = _StackedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        elif isinstance(layer, nn.BatchNorm1d):
-            x = x if folded else _batch_norm(layer, _own(layer, name, values), x, training)
-            folded = False
-        elif layer is not None:
-            x = layer(x)
-    return x
-
-
-class _StackedLinear(torch.autograd.Function):
-    """x (count, rows, inputs), weight (count, outputs, inputs), bias (count, outputs) or None.
-
-    One batched product each way; the bias's gradient is a product with ones, which is quicker than
-    a sum over rows.
+    With ``learning`` weights (leaves) in training mode; without, in evaluation mode with the
+    stack's present ones, so that gradients flow to the inputs only.
     """
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        if bias is None:
-            return torch.bmm(x, weight.transpose(1, 2))
-        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+    def __init__(self, stack: Stack, learning: Weights | None = None) -> None:
+        self.stack, self.count, self.training = stack, stack.count, learning is not None
+        self.values = {**(stack.weights() if learning is None else learning), **stack.buffers}
+        self.ready: dict[str, layers.Folded] | None = None
+        if stack.mode == "layers" and not self.training:
+            self.ready = layers.folded(stack.template, stack.named(self.values))
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (g,) = gradients
-        x, weight = ctx.saved_tensors
-        for_x, for_weight, for_bias = ctx.needs_input_grad
-        ones = g.new_ones(1, 1, 1).expand(g.shape[0], 1, g.shape[1])
-        return (
-            torch.bmm(g, weight) if for_x else None,
-            torch.bmm(g.transpose(1, 2), x) if for_weight else None,
-            torch.bmm(ones, g).squeeze(1) if for_bias else None,
-        )
-
-
-def _own(layer: nn.Module, name: str, values: Weights) -> Weights:
-    names = [key for key, _ in [*layer.named_parameters(), *layer.named_buffers()]]
-    return {key: values[f"{name}.{key}"] for key in names}
-
-
-def _affine(
-    layer: nn.BatchNorm1d,
-    own: Weights,
-    mean: Tensor | None = None,
-    variance: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Scale and shift (count, width) of a BatchNorm; with its running statistics by default."""
-    mean = own["running_mean"] if mean is None else mean
-    variance = own["running_var"] if variance is None else variance
-    scale = own["weight"] * torch.rsqrt(variance + layer.eps)
-    return scale, own["bias"] - mean * scale
-
-
-def _batch_norm(layer: nn.BatchNorm1d, own: Weights, x: Tensor, training: bool) -> Tensor:
-    """``nn.BatchNorm1d`` for each network; in training its running statistics move in place."""
-    if not training:
-        scale, shift = _affine(layer, own)
-        return torch.addcmul(shift.unsqueeze(1), x, scale.unsqueeze(1))
-    variance, mean = torch.var_mean(x, dim=1, correction=0)  # (count, width) each
-    rows = x.shape[1]
-    assert layer.momentum is not None
-    with torch.no_grad():
-        own["running_mean"].lerp_(mean, layer.momentum)
-        own["running_var"].lerp_(variance * (rows / (rows - 1)), layer.momentum)
-        own["num_batches_tracked"].add_(1)
-    scale, shift = _affine(layer, own, mean, variance)
-    return torch.addcmul(shift.unsqueeze(1), x, scale.unsqueeze(1))
+    def __call__(self, x: Tensor) -> Tensor:
+        """(count, rows, inputs) -> (count, rows, outputs)."""
+        stack, values = self.stack, self.values
+        if self.ready is None:
+            return stack.forward_with(values, x, training=self.training)
+        return stack.run_layers(values, x, training=False, ready=self.ready)
 
 
 def over_leading(
@@ -298,6 +245,8 @@ def over_leading(
     if all(leaf.shape[:axes].numel() == 1 for leaf in leaves):  # one setting: nothing to map
         plain = [leaf.reshape(leaf.shape[axes:]) for leaf in leaves]
         result = function(*pytree.tree_unflatten(plain, structure))
+        if isinstance(result, Tensor):
+            return result.reshape((1,) * axes + result.shape)
         return pytree.tree_map(lambda part: part.reshape((1,) * axes + part.shape), result)
     length = max(leaf.shape[0] for leaf in leaves)
 
