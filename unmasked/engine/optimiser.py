@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from unmasked.engine.options import Training
 from unmasked.engine.stack import Stack
@@ -26,14 +28,10 @@ class Optimiser:
         flat = self.stack.flat
         self._pace = -1.0
         on_device = flat.device.type == "cuda"
-        self.rate = torch.ones((), device=flat.device) if on_device else 1.0
-        self.adam = torch.optim.AdamW(
-            [flat],
-            lr=self.rate,
-            weight_decay=self.training.weight_decay,
-            fused=True,
-            capturable=on_device,
-        )
+        self.rate: Tensor | float = torch.ones((), device=flat.device) if on_device else 1.0
+        # AdamW counts its steps in single precision
+        self.steps = torch.zeros((), device=flat.device)
+        self.mean, self.square = torch.zeros_like(flat), torch.zeros_like(flat)
 
     def late(self, steps: int) -> int:
         """How many of the steps this stack waits."""
@@ -49,41 +47,45 @@ class Optimiser:
         if isinstance(self.rate, Tensor):
             self.rate.fill_(self.peak * pace)
         else:
-            for group in self.adam.param_groups:
-                group["lr"] = self.peak * pace
+            self.rate = self.peak * pace
 
     def step(self, gradient: Tensor, active: Tensor | None) -> None:
         """Move along −gradient (count, parameters); only rows in ``active`` (count,) if given."""
         flat, training = self.stack.flat, self.training
-        if training.l2:
+        coupled = bool(training.l2) and not training.weight_decay and training.clip is None
+        if training.l2 and not coupled:
             gradient = torch.add(gradient, flat, alpha=2 * training.l2)
         if training.clip is not None:
             norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
             gradient = gradient * (training.clip / norm.clamp_min(training.clip))
-        flat.grad = gradient
         before = None if active is None else flat.clone()
-        self.adam.step()
+        # torch's own function: its class costs as much as a small step, and a second to import
+        (adam if coupled else adamw)(
+            [flat], [gradient], [self.mean], [self.square], [], [self.steps],
+            fused=True,
+            capturable=flat.device.type == "cuda",
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.rate,
+            weight_decay=2 * training.l2 if coupled else training.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )  # fmt: skip
         if before is not None and active is not None:
             flat.copy_(torch.where(active.unsqueeze(1), flat, before))
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's moments, by name."""
-        (flat,) = self.adam.param_groups[0]["params"]  # not the stack's, which may be new by now
-        values = self.adam.state.get(flat, {})
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        """Adam's moments and count of steps, by name."""
+        return {"step": self.steps, "exp_avg": self.mean, "exp_avg_sq": self.square}
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Attach to the stack's present parameters with these moments."""
         self._make()
-        if state:
-            flat = self.stack.flat
-            self.adam.state[flat] = {
-                # AdamW keeps its count of steps in single precision
-                name: value.to(flat.device, torch.float32) if name == "step" else value.to(flat)
-                for name, value in state.items()
-            }
+        self.steps.copy_(state["step"])
+        self.mean.copy_(state["exp_avg"])
+        self.square.copy_(state["exp_avg_sq"])
 
     def take(self, rows: Tensor) -> None:
         """Follow the stack after it kept ``rows`` only."""
-        state = {k: v if k == "step" else v[rows.to(v.device)] for k, v in self.state().items()}
-        self.load(state)
+        self.load({k: v if k == "step" else v[rows.to(v.device)] for k, v in self.state().items()})
