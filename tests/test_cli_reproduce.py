@@ -116,7 +116,7 @@ def test_the_folder_is_named_after_the_preset(
     assert asked["seeds"] == (0, 1, 2)
     assert asked["datasets"] == ("S1", "S2", "S3")
     assert asked["recipe"].collection is None
-    assert asked["recipe"].members == 5
+    assert asked["recipe"].members == 10
     invoke("synthetic", "--collection", "--epochs", 7, "--sets", "s3,S1", code=130)
     assert asked["folder"] == Path("synthetic-quick")
     assert asked["recipe"].collection.epochs == asked["recipe"].training.epochs == 7
