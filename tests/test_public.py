@@ -10,11 +10,12 @@ import pytest
 import unmasked
 
 NAMES = [
-    "L2X", "MLP", "BaseX", "Bernoulli", "CoverageWarning", "DataWarning", "EvalX", "ExactPosterior",
-    "Explanation", "Full", "Groups", "InputError", "InterruptedWarning", "Invase", "MaskLaw",
-    "Masker", "MemoryWarning", "MissingExtra", "OutputError", "PostHoc", "RealX", "Roar",
-    "SavedError", "Scores", "SetMLP", "SubsetCollection", "Synthetic", "Token", "Training",
-    "UniformSize", "UnmaskedError", "UnmaskedWarning", "Zero", "selection_quality", "synthetic",
+    "L2X", "MLP", "BaseX", "Bernoulli", "Blur", "CoverageWarning", "DataWarning", "EvalX",
+    "ExactPosterior", "Explanation", "Full", "Groups", "ImageMean", "InputError",
+    "InterruptedWarning", "Invase", "MaskLaw", "Masker", "MemoryWarning", "MissingExtra",
+    "OutputError", "PostHoc", "RealX", "Roar", "SavedError", "Scores", "SetMLP", "Shift",
+    "SubsetCollection", "Superpixels", "Synthetic", "Token", "Training", "UniformSize",
+    "UnmaskedError", "UnmaskedWarning", "Zero", "selection_quality", "synthetic",
 ]  # fmt: skip
 
 

@@ -234,7 +234,7 @@ def test_pages_escape_what_they_print() -> None:
 
 def test_files_are_written_also_without_rows(tmp_path: Path) -> None:
     for rows in ([], full_rows()):
-        write_tables(tmp_path, rows, FACTS, ["What was found."])
+        write_tables(tmp_path, tables(rows), FACTS, ["What was found."])
         for name in ("tables.txt", "tables.md", "tables.html"):
             text = (tmp_path / name).read_text(encoding="utf-8")
             assert "What was found." in text

@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
     from unmasked.metrics import selection_quality
     from unmasked.networks import MLP, SetMLP
+    from unmasked.pixels import Shift
+    from unmasked.superpixels import Blur, ImageMean, Superpixels
 
 __version__ = "0.1.0"
 
 _HOME = {
     "BaseX": "explainers",
     "Bernoulli": "masklaws",
+    "Blur": "superpixels",
     "CoverageWarning": "errors",
     "DataWarning": "errors",
     "EvalX": "evaluation",
@@ -50,6 +53,7 @@ _HOME = {
     "Explanation": "explanation",
     "Full": "explainers",
     "Groups": "masking",
+    "ImageMean": "superpixels",
     "InputError": "errors",
     "InterruptedWarning": "errors",
     "Invase": "explainers",
@@ -66,7 +70,9 @@ _HOME = {
     "SavedError": "errors",
     "Scores": "evaluation",
     "SetMLP": "networks",
+    "Shift": "pixels",
     "SubsetCollection": "evaluation",
+    "Superpixels": "superpixels",
     "Synthetic": "data",
     "Token": "masking",
     "Training": "engine",
@@ -83,6 +89,7 @@ __all__ = [
     "MLP",
     "BaseX",
     "Bernoulli",
+    "Blur",
     "CoverageWarning",
     "DataWarning",
     "EvalX",
@@ -90,6 +97,7 @@ __all__ = [
     "Explanation",
     "Full",
     "Groups",
+    "ImageMean",
     "InputError",
     "InterruptedWarning",
     "Invase",
@@ -104,7 +112,9 @@ __all__ = [
     "SavedError",
     "Scores",
     "SetMLP",
+    "Shift",
     "SubsetCollection",
+    "Superpixels",
     "Synthetic",
     "Token",
     "Training",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
+from torch.utils.data import Dataset
 
 from unmasked.columns import Columns, GroupSpec
 from unmasked.engine import Data, Trained, Training
@@ -23,6 +25,7 @@ from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
 from unmasked.masklaws import MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory, build
+from unmasked.pixels import Flattened, ForImages, Pixels, from_dataset, is_images, read_images
 from unmasked.storage import (
     classes_config,
     classes_from,
@@ -36,11 +39,13 @@ from unmasked.storage import (
     weights_of,
     write_folder,
 )
+from unmasked.superpixels import Fill, Superpixels
 from unmasked.targets import Targets, model_targets, read_targets
 
 DEFAULT_PREDICTOR = MLP((200, 200))
 Table = Any
-"""A DataFrame, a numpy array, a torch tensor or nested lists; (rows, columns)."""
+"""A DataFrame, a numpy array, a torch tensor or nested lists; (rows, columns). Or images: an array
+or tensor (rows, channels, height, width), or a PyTorch ``Dataset`` of pairs (image, label)."""
 
 
 class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -50,7 +55,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     random_state; after fit they have columns_, classes_, masker_.
     """
 
-    columns_: Columns
+    columns_: Columns | Pixels
     classes_: NDArray[Any]
     masker_: Masker
     soft_: bool
@@ -61,12 +66,19 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ------------------------------------------------------------------ reading what came in
 
-    def _read(self, X: Table, *, reset: bool, fitted: bool = True) -> pd.DataFrame:
-        """Check a table and return it as a DataFrame of numbers and categories."""
-        if hasattr(X, "detach"):
-            X = X.detach().cpu().numpy()
+    def _read(self, X: Table, *, reset: bool, fitted: bool = True) -> Any:
+        """Check a table and return it as a DataFrame of numbers and categories.
+
+        Images are returned as an array (rows, channels, height, width).
+        """
         if not reset and fitted:
             check_is_fitted(self)
+        if isinstance(X, Dataset):
+            X, _ = from_dataset(X)
+        if is_images(X) or self._of_images(reset):
+            return self._read_images(X, reset=reset)
+        if hasattr(X, "detach"):
+            X = X.detach().cpu().numpy()
         if isinstance(X, pd.DataFrame):
             twice = X.columns[X.columns.duplicated()]
             if len(twice):
@@ -88,6 +100,27 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             else [column.name for column in names.columns]
         )
         return pd.DataFrame(values, columns=labels)
+
+    def _of_images(self, reset: bool) -> bool:
+        """Whether what was learned from were images."""
+        return not reset and isinstance(getattr(self, "columns_", None), Pixels)
+
+    def _read_images(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
+        images = read_images(X)
+        if reset:
+            if self.groups is not None:
+                raise InputError(
+                    "groups are for the columns of a table, but images came; use "
+                    "masker=Superpixels(…)."
+                )
+        elif isinstance(self.columns_, Pixels):
+            self.columns_.check(images)
+        else:
+            raise InputError(
+                f"a table (rows, {len(self.columns_.columns)}) is expected, as in training, but "
+                f"images of shape {images.shape} came."
+            )
+        return images
 
     def _targets(self, X: Table, y: Any, rows: int, model: Any, *, fitting: bool) -> Targets:
         """Targets from y, or from the model that is to be explained."""
@@ -111,13 +144,14 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Data, Data, Targets, int]:
         """Learn columns and classes; return training and validation rows, and the seed."""
         self._check_parts()
+        if isinstance(X, Dataset):
+            X, labels = from_dataset(X)
+            y = labels if y is None and model is None else y
         table = self._read(X, reset=True)
         targets = self._targets(X, y, len(table), model, fitting=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.columns_ = Columns.learn(table, self.groups)
         self.classes_ = targets.classes
-        inner = self._masker
-        self.masker_ = inner if self.columns_.plain else Groups(self.columns_.index, inner)
+        self._learn(table)
         matrix = self.columns_.matrix(table)
         if validation is None:
             train, held_out = self.split_ = _split(targets, self.validation, seed)
@@ -134,6 +168,9 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__}(validation=0.2)."
             )
         X_valid, y_valid = validation
+        if isinstance(X_valid, Dataset):
+            X_valid, labels = from_dataset(X_valid)
+            y_valid = labels if y_valid is None and model is None else y_valid
         other = self._read(X_valid, reset=False, fitted=False)
         other_targets = self._targets(X_valid, y_valid, len(other), model, fitting=False)
         return (
@@ -142,6 +179,26 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             targets,
             seed,
         )
+
+    def _learn(self, table: Any) -> None:
+        """Learn columns, or the images' size, and bind the masker to them."""
+        inner = self._masker
+        if isinstance(table, np.ndarray):
+            superpixels = inner if isinstance(inner, Superpixels) else Superpixels(masker=inner)
+            bound = superpixels.bound(table.shape[1:])
+            self.columns_ = Pixels.learn(table, bound.names, bound.index)
+            self.masker_ = bound
+            self.n_features_in_ = len(bound.names)
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return
+        if isinstance(inner, Superpixels | Fill):
+            raise InputError(
+                f"{type(inner).__name__} is for images (rows, channels, height, width), but a "
+                "table came; use Token() or Zero()."
+            )
+        self.columns_ = Columns.learn(table, self.groups)
+        self.masker_ = inner if self.columns_.plain else Groups(self.columns_.index, inner)
 
     def _check_parts(self) -> None:
         """Refuse parameters of a wrong kind, such as ``masker=Zero`` for ``masker=Zero()``."""
@@ -210,8 +267,22 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _predictor(self) -> nn.Module | Factory:
-        """The predictor to build."""
+        """The predictor as it was asked for."""
         return DEFAULT_PREDICTOR if self.predictor is None else self.predictor
+
+    @property
+    def _predictor_network(self) -> nn.Module | Factory:
+        """The predictor to build, from what the masker shows."""
+        shown = self.masker_.shown_shape if isinstance(self.masker_, Superpixels) else None
+        return self._predictor if shown is None else ForImages(self._predictor, shown)
+
+    @property
+    def _options(self) -> Training | None:
+        """How to train; what changes pictures is told their size."""
+        training: Training | None = self.training
+        if training is None or training.augment is None or not isinstance(self.columns_, Pixels):
+            return training
+        return replace(training, augment=Flattened(training.augment, self.columns_.shape))
 
     def _learned(self, trained: Trained, targets: Targets) -> None:
         """Keep how training went."""
@@ -236,11 +307,16 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _restore(self, config: dict[str, Any], masker: Masker | None) -> None:
         """The inverse of `_config`; ``masker`` stands in for one of the user's own."""
-        self.columns_ = Columns.from_config(config["columns"])
         self.classes_ = classes_from(config["classes"])
         self.masker_ = masker_from(config["masker"], masker)
         self.soft_, self.interrupted_ = config["soft"], config["interrupted"]
         self.history_, self.seconds_ = [], 0.0
+        if isinstance(self.masker_, Superpixels):
+            bound = self.masker_
+            self.columns_ = Pixels.from_config(config["columns"], bound.names, bound.index)
+            self.n_features_in_ = len(bound.names)
+            return
+        self.columns_ = Columns.from_config(config["columns"])
         self.n_features_in_ = len(self.columns_.columns)
         if config["named"]:
             names = [column.name for column in self.columns_.columns]
@@ -308,7 +384,11 @@ class NetworkEstimator(MaskedEstimator):
         config, tensors = read_folder(Path(folder), cls.__name__)
         estimator = cls._unfitted(config, predictor, masker, device)
         estimator.predictor_ = restore_network(
-            estimator.predictor, estimator._sizes[2], len(estimator.classes_), tensors, "predictor"
+            estimator._predictor_network,
+            estimator._sizes[2],
+            len(estimator.classes_),
+            tensors,
+            "predictor",
         )
         return estimator
 

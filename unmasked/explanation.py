@@ -38,6 +38,7 @@ class Explanation:
     feature_names : one name for each feature.
     index : one label for each row (a DataFrame's index), 0, 1, 2, … by default.
     about : where it comes from, such as ``{"method": "REAL-X", "sparsity": 0.1}``.
+    pixels : (height, width), the feature of each pixel, where the rows are images; else None.
 
     >>> e = Explanation([[True, False], [True, True]], feature_names=["age", "dose"])
     >>> e
@@ -53,6 +54,7 @@ class Explanation:
     feature_names: list[str]
     index: NDArray[Any]
     about: dict[str, Any] = field(default_factory=dict)
+    pixels: NDArray[np.int64] | None = None
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Explanation:
         feature_names: Sequence[str] | None = None,
         index: ArrayLike | None = None,
         about: dict[str, Any] | None = None,
+        pixels: ArrayLike | None = None,
     ) -> None:
         shown = _masks(masks)
         rows, features = shown.shape
@@ -84,6 +87,7 @@ class Explanation:
         object.__setattr__(self, "feature_names", [str(name) for name in names])
         object.__setattr__(self, "index", labels)
         object.__setattr__(self, "about", dict(about or {}))
+        object.__setattr__(self, "pixels", None if pixels is None else _pixels(pixels, features))
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -99,6 +103,7 @@ class Explanation:
             self.feature_names,
             self.index[chosen],
             self.about,
+            self.pixels,
         )
 
     @property
@@ -122,7 +127,16 @@ class Explanation:
         masks = np.zeros_like(self.masks)
         np.put_along_axis(masks, order, True, axis=1)
         about = {**self.about, "top": int(k)}
-        return Explanation(masks, self.probabilities, self.feature_names, self.index, about)
+        return Explanation(
+            masks, self.probabilities, self.feature_names, self.index, about, self.pixels
+        )
+
+    def pixel_masks(self) -> NDArray[np.bool_]:
+        """Which pixels are shown, (rows, height, width); for images."""
+        if self.pixels is None:
+            raise InputError("this explanation is of a table, not of images; it has no pixels.")
+        found: NDArray[np.bool_] = self.masks[:, self.pixels]
+        return found
 
     def to_frame(self, what: Literal["masks", "probabilities"] = "masks") -> pd.DataFrame:
         """The masks (or probabilities) as a DataFrame with feature names and row labels."""
@@ -132,17 +146,37 @@ class Explanation:
             raise InputError(f"what must be 'masks' or 'probabilities' but is {what!r}.")
         return pd.DataFrame(getattr(self, what), columns=self.feature_names, index=self.index)
 
-    def plot(self, row: int | None = None, ax: Axes | None = None, *, most: int = 30) -> Axes:
+    def plot(
+        self,
+        row: int | None = None,
+        ax: Axes | None = None,
+        *,
+        most: int = 30,
+        image: ArrayLike | None = None,
+    ) -> Axes:
         """One row as bars, or all rows as a heat map; draws on ``ax`` and returns it.
 
         ``row`` is a position. At most ``most`` features are drawn, the most often shown first.
+        With images, ``image`` (channels, height, width) is drawn with the row's selection over it;
+        without a row, how often each pixel is shown.
         """
         from unmasked import plots
 
+        if row is not None and not -len(self) <= row < len(self):
+            raise InputError(f"row must lie between 0 and {len(self) - 1} but is {row}.")
+        if self.pixels is not None:
+            if row is None:
+                rates = self.masks.mean(0) if len(self) else np.zeros(self.masks.shape[1])
+                return plots.pixel_map(rates[self.pixels], title="how often shown", ax=ax)
+            if image is None:
+                chances = self.probabilities[row][self.pixels]
+                return plots.pixel_map(chances, title=f"image {self.index[row]}", ax=ax)
+            shown = self.masks[row][self.pixels]
+            return plots.over_image(image, shown, title=f"image {self.index[row]}", ax=ax)
+        if image is not None:
+            raise InputError("image= is for explanations of images, but this one is of a table.")
         if row is None:
             return plots.heat_map(self.masks, self.feature_names, ax=ax, most=most)
-        if not -len(self) <= row < len(self):
-            raise InputError(f"row must lie between 0 and {len(self) - 1} but is {row}.")
         return plots.one_row(
             self.probabilities[row],
             self.masks[row],
@@ -159,16 +193,18 @@ class Explanation:
         index = self.index
         if index.dtype == object:  # strings and the like; numpy would have to pickle them
             index = np.array([str(label) for label in index], dtype=str)
+        arrays: dict[str, Any] = {
+            "header": np.array(header),
+            "masks": self.masks,
+            "probabilities": self.probabilities,
+            "feature_names": np.array(self.feature_names, dtype=str),
+            "index": index,
+        }
+        if self.pixels is not None:
+            arrays["pixels"] = self.pixels
         try:
             with open(path, "wb") as file:
-                np.savez_compressed(
-                    file,
-                    header=np.array(header),
-                    masks=self.masks,
-                    probabilities=self.probabilities,
-                    feature_names=np.array(self.feature_names, dtype=str),
-                    index=index,
-                )
+                np.savez_compressed(file, **arrays)
         except OSError as error:
             raise OutputError(
                 f"the explanation cannot be written to {path} ({error.strerror or error}); "
@@ -186,6 +222,7 @@ class Explanation:
             with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 header = dict(json.loads(str(file["header"])))
                 values = {k: file[k] for k in ("masks", "probabilities", "feature_names", "index")}
+                pixels = file["pixels"] if "pixels" in file.files else None
         except _UNREADABLE as error:
             raise SavedError(
                 f"{path} is damaged or was not written by Explanation.save ({error})."
@@ -197,7 +234,12 @@ class Explanation:
             )
         names = [str(name) for name in values["feature_names"]]
         return cls(
-            values["masks"], values["probabilities"], names, values["index"], header["about"]
+            values["masks"],
+            values["probabilities"],
+            names,
+            values["index"],
+            header["about"],
+            pixels,
         )
 
     def __repr__(self) -> str:
@@ -212,6 +254,21 @@ class Explanation:
                 f"most often: {often}"
             )
         return text + ">"
+
+
+def _pixels(pixels: ArrayLike, features: int) -> NDArray[np.int64]:
+    found = np.asarray(pixels)
+    if found.ndim != 2 or found.dtype.kind not in "iu":
+        raise InputError(
+            "pixels must be an array (height, width) of feature numbers but has shape "
+            f"{found.shape} and type {found.dtype}."
+        )
+    if found.size and (found.min() < 0 or found.max() >= features):
+        raise InputError(
+            f"pixels must hold feature numbers from 0 to {features - 1} but go from "
+            f"{found.min()} to {found.max()}."
+        )
+    return found.astype(np.int64)
 
 
 def _masks(masks: ArrayLike) -> NDArray[np.bool_]:

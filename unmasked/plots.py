@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from unmasked.pictures import overlay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,6 +106,32 @@ def heat_map(
         ax.set_title(title, fontsize=11)
     for side in ax.spines.values():
         side.set_visible(False)
+    return ax
+
+
+def pixel_map(values: NDArray[Any], *, title: str, ax: Axes | None = None) -> Axes:
+    """Numbers from 0 to 1 for each pixel, (height, width), as a heat map with its scale."""
+    height, width = values.shape
+    ax = _axes(ax, 4.2 * min(2.0, max(0.5, width / height)) + 0.8, 4.2)
+    drawn = ax.imshow(values, vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
+    ax.figure.colorbar(drawn, ax=ax, shrink=0.8, label="probability of being shown")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.set_title(title)
+    return ax
+
+
+def over_image(
+    image: ArrayLike, shown: NDArray[np.bool_], *, title: str, ax: Axes | None = None
+) -> Axes:
+    """An image (channels, height, width) with its selection (height, width) marked on it."""
+    picture = overlay(np.asarray(image), shown)
+    height, width = picture.shape[:2]
+    ax = _axes(ax, 4.2 * min(2.0, max(0.5, width / height)), 4.2)
+    ax.imshow(picture, interpolation="nearest")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.set_title(title)
     return ax
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ from unmasked.errors import InputError, MissingExtra, OutputError, SavedError
 from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory, SetMLP
+from unmasked.superpixels import Blur, ImageMean, Superpixels
 
 FORMAT, VERSION = "unmasked", 2
 _CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
@@ -143,7 +145,17 @@ def masker_config(masker: Masker) -> dict[str, Any]:
     """A masker as plain values; one of the user's own is named but not stored."""
     if isinstance(masker, Groups):
         return {"kind": "Groups", "index": masker.index, "masker": masker_config(masker.masker)}
-    if type(masker) in (Token, Zero):
+    if isinstance(masker, Superpixels):
+        return {
+            "kind": "Superpixels",
+            "grid": masker.grid,
+            "labels": None if masker.labels is None else masker.labels.tolist(),
+            "shape": masker.shape,
+            "masker": masker_config(masker.masker),
+        }
+    if isinstance(masker, Blur):
+        return {"kind": "Blur", "sigma": masker.sigma}
+    if type(masker) in (Token, Zero, ImageMean):
         return {"kind": type(masker).__name__}
     return {"kind": "custom", "name": type(masker).__name__}
 
@@ -152,13 +164,23 @@ def masker_from(config: dict[str, Any], given: Masker | None) -> Masker:
     """The inverse of `masker_config`; ``given`` stands in for a custom one."""
     if config["kind"] == "Groups":
         return Groups(config["index"], masker_from(config["masker"], given))
+    if config["kind"] == "Superpixels":
+        return Superpixels(
+            None if config["grid"] is None else tuple(config["grid"]),
+            None if config["labels"] is None else np.array(config["labels"]),
+            masker_from(config["masker"], given),
+            tuple(config["shape"]),
+        )
     if given is not None:
         return given
     if config["kind"] == "custom":
         raise SavedError(
             f"the saved model uses its own masker {config['name']}; pass it as load(masker=…)."
         )
-    return {"Token": Token, "Zero": Zero}[config["kind"]]()
+    if config["kind"] == "Blur":
+        return Blur(config["sigma"])
+    kinds: dict[str, Callable[[], Masker]] = {"Token": Token, "Zero": Zero, "ImageMean": ImageMean}
+    return kinds[config["kind"]]()
 
 
 def law_config(law: MaskLaw) -> dict[str, Any]:

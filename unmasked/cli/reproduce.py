@@ -117,6 +117,77 @@ def synthetic(
             )
 
 
+@app.command()
+def mnist(
+    preset: Annotated[
+        str, typer.Option(help="paper, tuned (our best recipe) or quick (for a laptop).")
+    ] = "quick",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with the four idx files.  [default: downloaded once]"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results.  [default: mnist-PRESET]")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all four]")
+    ] = None,
+    sparsities: Annotated[
+        str | None, typer.Option(help="Grid of λ.  [default: the preset's]")
+    ] = None,
+    ks: Annotated[
+        str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")
+    ] = None,
+    epochs: Epochs = None,
+    device: Device = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """MNIST: Table 2, samples with their selections, L2X's single pixel, a gallery."""
+    with one_sentence_errors(RESUME):
+        from unmasked.data.mnist import mnist as load
+        from unmasked.reproduce import imagerecipes as recipes
+        from unmasked.reproduce.mnist import run_mnist
+        from unmasked.reproduce.recipes import one_of
+
+        recipe = recipes.preset(preset)
+        if seeds < 1:
+            raise InputError(f"--seeds must be at least 1 but is {seeds}.")
+        asked = recipes.EXPLAINERS if methods is None else tuple(_list(methods))
+        explainers = tuple(one_of("method", name, recipes.EXPLAINERS) for name in asked)
+        if not explainers or len(set(explainers)) < len(explainers):
+            raise InputError(f"--methods must list different names but is {methods!r}.")
+        recipe = replace(
+            recipe,
+            prices=_numbers("--sparsities", sparsities, float, recipe.prices),
+            numbers=_numbers("--ks", ks, int, recipe.numbers),
+        )
+        if epochs is not None:
+            recipe = recipes.with_epochs(recipe, epochs)
+        recipes.check_grid(recipe, recipes.PIXELS)
+        folder = out or Path(f"mnist-{recipe.name}")
+        result = run_mnist(
+            folder,
+            recipe,
+            load(data),
+            explainers=explainers,
+            seeds=tuple(range(seeds)),
+            device=device,
+            show=False if quiet or json else "auto",
+            command=command_line(),
+        )
+        if json:
+            typer.echo((folder / "results.json").read_text(encoding="utf-8"))
+        elif not quiet:
+            typer.echo((folder / "tables.txt").read_text(encoding="utf-8"))
+            training = sum(value for name, value in result.seconds.items() if name != "all")
+            typer.echo(
+                f"{training:.0f} s of training, {result.seconds['all']:.0f} s in all. "
+                f"Tables: {folder / 'tables.html'}, pictures: {folder / 'gallery.html'}"
+            )
+
+
 def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 

@@ -84,7 +84,16 @@ class _Run:
             )
             for name in sorted(trains)
         }
-        self.stepper = Stepper(program, trains, self.optimisers, compiles=self._compiles())
+        self.stepper = self._stepper()
+
+    def _stepper(self) -> Stepper:
+        return Stepper(
+            self.program,
+            self.trains,
+            self.optimisers,
+            compiles=self._compiles(),
+            augment=self.training.augment,
+        )
 
     def _compiles(self) -> bool:
         """Whether compiling the losses pays: what it saves over the run against what it costs."""
@@ -261,9 +270,7 @@ class _Run:
             if name in self.optimisers:
                 self.optimisers[name].take(rows)
         if kept:
-            self.stepper = Stepper(
-                self.program, self.trains, self.optimisers, compiles=self._compiles()
-            )
+            self.stepper = self._stepper()
 
     def _save_sometimes(self) -> None:
         wait = max(_SECONDS_BETWEEN_CHECKPOINTS, _SAVING_SHARE * self.saving)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from torch import Tensor
 
 from unmasked.errors import InputError
 
@@ -36,6 +39,9 @@ class Training:
         None: train to the end.
     keep : "best" keeps each setting's best epoch on validation rows, "last" the last one.
     validate_every : epochs from one validation to the next; the last epoch is always validated.
+    augment : a function (x, u) -> x that changes training rows, fresh in every step: x the rows of
+        a batch, (batch, columns) or images (batch, channels, height, width), u uniform numbers
+        (batch, 8) to take its chances from, so that runs repeat. `Shift` moves images.
     """
 
     epochs: int | None = None
@@ -50,6 +56,7 @@ class Training:
     l2: float = 0.0
     keep: Literal["best", "last"] = "best"
     validate_every: int = 1
+    augment: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "validate_every"):
@@ -73,6 +80,8 @@ class Training:
             raise InputError(f"clip must be above 0 or None but is {self.clip!r}.")
         if self.keep not in ("best", "last"):
             raise InputError(f"keep must be 'best' or 'last' but is {self.keep!r}.")
+        if self.augment is not None and not callable(self.augment):
+            raise InputError(f"augment must be a function (x, u) -> x but is {self.augment!r}.")
         if self.schedule not in ("one-cycle", "constant"):
             raise InputError(
                 f"schedule must be 'one-cycle' or 'constant' but is {self.schedule!r}."

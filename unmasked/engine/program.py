@@ -148,10 +148,18 @@ class Program:
 
     # ------------------------------------------------------------------ what a step sees
 
-    def noise(self, trains: frozenset[str], rows: int, phase: int, step: int) -> dict[str, Tensor]:
-        """Uniform noise of a step of a phase, each (W, D, B, width)."""
+    def noise(
+        self, trains: frozenset[str], rows: int, phase: int, step: int, augments: int = 0
+    ) -> dict[str, Tensor]:
+        """Uniform noise of a step of a phase, each (W, D, B, width).
+
+        ``augments`` is how many numbers of a row go to what changes the rows.
+        """
         found = {}
-        for name, (draws, width) in self._noise_shapes(trains).items():
+        shapes = self._noise_shapes(trains)
+        if augments:
+            shapes["augment"] = (1, augments)
+        for name, (draws, width) in shapes.items():
             tape = self._tapes.get(name)
             if tape is None or tape.shape[1] != rows:
                 tape = noise.Tape(draws, rows, width, self.dtype, self.device)

@@ -7,7 +7,7 @@ rows are active); running it is copying into those places and one launch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -21,6 +21,8 @@ from unmasked.engine.rows import Batch
 from unmasked.engine.stack import Weights
 from unmasked.errors import UnmaskedWarning
 
+Augment = Callable[[Tensor, Tensor], Tensor]
+_CHANCES = 8  # uniform numbers that an augmentation has for each row
 _WARM_UP = 3  # steps that torch wants to see before it captures
 
 
@@ -34,6 +36,7 @@ class Stepper:
         optimisers: dict[str, Optimiser],
         *,
         compiles: bool = False,
+        augment: Augment | None = None,
     ) -> None:
         self.program, self.trains, self.optimisers = program, trains, optimisers
         self.judged = "selector" if "selector" in trains else "predictor"
@@ -41,6 +44,7 @@ class Stepper:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._captures = program.device.type == "cuda" and not program.random_layers
         self._compiles = compiles
+        self._augment = augment
 
     def __call__(
         self, rows: Tensor, phase: int, step: int, active: dict[str, Tensor | None]
@@ -49,7 +53,8 @@ class Stepper:
 
         Returns the loss of what is judged, one for each slot.
         """
-        draws = self.program.noise(self.trains, rows.shape[1], phase, step)
+        augments = _CHANCES if self._augment is not None else 0
+        draws = self.program.noise(self.trains, rows.shape[1], phase, step, augments)
         if not self._captures:
             with self._layers_noise(phase, step):
                 return self._step(rows, draws, active)
@@ -91,8 +96,11 @@ class Stepper:
         """Weights that take gradients, and the batch."""
         program = self.program
         leaves = {name: program.stacks[name].weights(learn=True) for name in self.optimisers}
-        found = program.train.take(program.worlds, program.columns, rows)
-        return leaves, Batch(*found, draws)
+        x, target, masks = program.train.take(program.worlds, program.columns, rows)
+        if self._augment is not None:
+            u = draws["augment"][:, 0]  # (W, B, 8)
+            x = self._augment(x.flatten(0, 1), u.flatten(0, 1)).reshape(x.shape)
+        return leaves, Batch(x, target, masks, draws)
 
     # ------------------------------------------------------------------ CUDA
 

@@ -144,11 +144,11 @@ class EvalX(TableEvaluator):
 
     def _fit_network(self, train: Data, valid: Data, targets: Targets, seed: int) -> None:
         trained = fit(
-            methods.eval_x(self.masker_, self._law, self._predictor),
+            methods.eval_x(self.masker_, self._law, self._predictor_network),
             Settings(seeds=tuple(seed + MEMBER_SHIFT * i for i in range(self.members))),
             train,
             valid,
-            self.training,
+            self._options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "evalx"),
             show=self.progress,

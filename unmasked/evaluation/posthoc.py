@@ -100,11 +100,11 @@ class PostHoc(TableEvaluator, NetworkEstimator):
             return self._fit_model(X, y)
         train, valid, targets, seed = self._prepare(X, y, validation)
         trained = fit(
-            methods.full(self.masker_, self._predictor),
+            methods.full(self.masker_, self._predictor_network),
             Settings(seeds=(seed + SEED_SHIFT,)),
             train,
             valid,
-            self.training,
+            self._options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "posthoc"),
             show=self.progress,
@@ -124,6 +124,11 @@ class PostHoc(TableEvaluator, NetworkEstimator):
                 )
         self._check_parts()
         table = self._read(X, reset=True)
+        if isinstance(table, np.ndarray):
+            raise InputError(
+                "PostHoc(model=…) fills in the columns of a table, but images came; leave out "
+                "model and pass predictor=… with masker=Superpixels(…)."
+            )
         classes = model_targets(self.model, _own_form(X, table), len(table)).classes
         if y is not None:
             known = classes if hasattr(self.model, "classes_") else None
@@ -156,6 +161,7 @@ class PostHoc(TableEvaluator, NetworkEstimator):
     def _predict(self, inputs: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
         if not hasattr(self, "fill_"):
             return self._probabilities(self.predictor_, inputs, masks)
+        assert isinstance(self.columns_, Columns)
         shown = masks[:, list(self.columns_.feature_of)]  # (rows, columns of the table)
         asked = model_targets(self.model, _filled(inputs, shown, self.fill_), len(masks))
         return asked.probabilities

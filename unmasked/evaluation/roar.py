@@ -77,11 +77,11 @@ class Roar(TableEvaluator, NetworkEstimator):
         else:
             learned, held_out = shown, self._shown(validation[2], valid.rows)
         trained = fit(
-            methods.roar(self.masker_, self._predictor),
+            methods.roar(self.masker_, self._predictor_network),
             Settings(seeds=(seed + SEED_SHIFT,)),
             _with(train, learned),
             _with(valid, held_out),
-            self.training,
+            self._options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "roar"),
             show=self.progress,

@@ -61,11 +61,11 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
                 f"{features} (2^{features} models); use EvalX, or group columns with groups=…"
             )
         trained = fit(
-            methods.subsets(self.masker_, self._predictor),
+            methods.subsets(self.masker_, self._predictor_network),
             Settings(tuple(float(n) for n in range(2**features)), (seed + SEED_SHIFT,)),
             train,
             valid,
-            self.training,
+            self._options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "subsets"),
             show=self.progress,
@@ -107,7 +107,7 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
         config, tensors = read_folder(Path(folder), "SubsetCollection")
         models = cls._unfitted(config, predictor, masker, device)
         width = models._sizes[2]
-        one = build(models._predictor, width, len(models.classes_), 0)
+        one = build(models._predictor_network, width, len(models.classes_), 0)
         stack = Stack([one], torch.device("cpu"), torch.float32, torch.zeros(2, width))
         if tensors["flat"].shape[1:] != stack.flat.shape[1:]:
             raise InputError(

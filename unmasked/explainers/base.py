@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from unmasked import methods
 from unmasked.choosing import RULES, Candidate, choose
+from unmasked.columns import Columns
 from unmasked.engine import Data, Method, Settings, fit
 from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
@@ -24,6 +25,7 @@ from unmasked.explanation import Explanation
 from unmasked.masking import Masker
 from unmasked.metrics import hits
 from unmasked.networks import MLP, Factory
+from unmasked.pixels import ForImages, Pixels
 from unmasked.samplers import Sampler
 from unmasked.storage import (
     law_from,
@@ -33,6 +35,7 @@ from unmasked.storage import (
     weights_of,
     write_folder,
 )
+from unmasked.superpixels import Superpixels
 
 DEFAULT_SELECTOR = MLP((200, 200, 200))
 
@@ -108,7 +111,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             Settings(levels, (seed,)),
             train,
             valid,
-            self.training,
+            self._options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, type(self).__name__.lower()),
             show=self.progress,
@@ -158,11 +161,11 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     def _full_accuracy(self, method: Method, train: Data, valid: Data, seed: int) -> float:
         """Validation accuracy of a model of its own that always sees everything ("FULL")."""
         trained = fit(
-            methods.full(method.masker, self._predictor),
+            methods.full(method.masker, self._predictor_network),
             Settings((0.0,), (seed,)),
             train,
             valid,
-            self.training,
+            self._options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "full"),
             show=self.progress,
@@ -184,7 +187,8 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         table = self._read(X, reset=False)
         setting = self._setting(level)
         logits = self._run(setting.selector, self.columns_.matrix(table))
-        index = table.index.to_numpy() if isinstance(X, pd.DataFrame) else None
+        index = X.index.to_numpy() if isinstance(X, pd.DataFrame) else None
+        images = self.masker_.map if isinstance(self.masker_, Superpixels) else None
         wide = np.clip(logits.astype(np.float64), -500, 500)
         return Explanation(
             self._select(logits, setting),
@@ -192,6 +196,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             self.columns_.features,
             index,
             {"method": self.title, **self._sampler.named(setting.level)},
+            images,
         )
 
     def _predict_proba(self, X: Table, level: float | None) -> NDArray[np.float64]:
@@ -217,6 +222,10 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         """The shown values: the rows with NaN wherever the explanation hides a column."""
         table = self._read(X, reset=False)
         explanation = self.explain(X)
+        if isinstance(self.masker_, Superpixels):
+            shown_pixels = explanation.masks[:, self.masker_.map][:, None]  # (rows, 1, h, w)
+            return np.where(shown_pixels, table, np.float32("nan"))
+        assert isinstance(self.columns_, Columns)
         hidden = ~explanation.masks[:, list(self.columns_.feature_of)]
         shown = table.mask(pd.DataFrame(hidden, index=table.index, columns=table.columns))
         return shown if isinstance(X, pd.DataFrame) else shown.to_numpy(dtype=np.float64)
@@ -247,8 +256,18 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
 
     @property
     def _selector(self) -> nn.Module | Factory:
-        """The selector to build."""
+        """The selector as it was asked for."""
         return DEFAULT_SELECTOR if self.selector is None else self.selector
+
+    @property
+    def _selector_network(self) -> nn.Module | Factory:
+        """The selector to build, from whole rows."""
+        columns = self.columns_
+        return (
+            ForImages(self._selector, columns.shape)
+            if isinstance(columns, Pixels)
+            else (self._selector)
+        )
 
     @property
     def _fitted(self) -> bool:
@@ -324,14 +343,20 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         columns, features, width = explainer._sizes
         predictors = [
             restore_network(
-                explainer.predictor, width, len(explainer.classes_), tensors, f"predictor.{i}"
+                explainer._predictor_network,
+                width,
+                len(explainer.classes_),
+                tensors,
+                f"predictor.{i}",
             )
             for i in range(1 + max(s["predictor"] for s in config["settings"]))
         ]
         explainer.settings_ = [
             Fitted(
                 s["level"],
-                restore_network(explainer.selector, columns, features, tensors, f"selector.{i}"),
+                restore_network(
+                    explainer._selector_network, columns, features, tensors, f"selector.{i}"
+                ),
                 predictors[s["predictor"]],
             )
             for i, s in enumerate(config["settings"])

@@ -13,6 +13,7 @@ from unmasked import methods
 from unmasked.engine import Settings, fit
 from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
 from unmasked.explanation import Explanation
+from unmasked.superpixels import Superpixels
 
 
 class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
@@ -41,11 +42,11 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
         """Learn p(y | x); arguments as in `RealX.fit`."""
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         trained = fit(
-            methods.full(self.masker_, self._predictor),
+            methods.full(self.masker_, self._predictor_network),
             Settings(seeds=(seed,)),
             train,
             valid,
-            self.training,
+            self._options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "full"),
             show=self.progress,
@@ -60,7 +61,7 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
         table = self._read(X, reset=False)
         self.columns_.matrix(table)  # refuses values that cannot be shown
         shape = (len(table), self._sizes[1])
-        index = table.index.to_numpy() if isinstance(X, pd.DataFrame) else None
+        index = X.index.to_numpy() if isinstance(X, pd.DataFrame) else None
         everything = np.ones(shape, dtype=bool)
         return Explanation(
             everything,
@@ -68,6 +69,7 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
             self.columns_.features,
             index,
             {"method": self.title},
+            self.masker_.map if isinstance(self.masker_, Superpixels) else None,
         )
 
     def predict_proba(self, X: Table) -> NDArray[np.float64]:
@@ -85,4 +87,6 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
         """The rows as they are: nothing is hidden."""
         table = self._read(X, reset=False)
         self.columns_.matrix(table)  # refuses values that cannot be shown
-        return table if isinstance(X, pd.DataFrame) else table.to_numpy(dtype=np.float64)
+        if isinstance(table, np.ndarray) or isinstance(X, pd.DataFrame):
+            return table
+        return table.to_numpy(dtype=np.float64)

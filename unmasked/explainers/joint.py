@@ -31,7 +31,9 @@ class BaseX(Priced):
     title = "BASE-X"
 
     def _method(self) -> Method:
-        return methods.base_x(self.masker_, self._predictor, self._selector, self._sampler)
+        return methods.base_x(
+            self.masker_, self._predictor_network, self._selector_network, self._sampler
+        )
 
 
 class Invase(Priced):
@@ -61,4 +63,4 @@ class Invase(Priced):
         return ScoreBernoulli()
 
     def _method(self) -> Method:
-        return methods.invase(self.masker_, self._predictor, self._selector)
+        return methods.invase(self.masker_, self._predictor_network, self._selector_network)

@@ -102,7 +102,11 @@ class L2X(Explainer):
 
     def _method(self) -> Method:
         return methods.l2x(
-            self.masker_, self._predictor, self._selector, max(check_k(self.k)), self.temperature
+            self.masker_,
+            self._predictor_network,
+            self._selector_network,
+            max(check_k(self.k)),
+            self.temperature,
         )
 
     @property

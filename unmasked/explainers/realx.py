@@ -113,8 +113,8 @@ class RealX(Priced):
         return methods.real_x(
             self.masker_,
             self._law,
-            self._predictor,
-            self._selector,
+            self._predictor_network,
+            self._selector_network,
             self._sampler,
             predictor_first=self.predictor_first,
         )

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from unmasked import plots
-from unmasked.columns import nearest
+from unmasked.columns import Columns, nearest
 from unmasked.data.tables import (
     TableSplit,
     check_columns,
@@ -133,6 +133,7 @@ def explain_new_rows(
             f"{folder} holds the model itself and its results; choose another folder with --out."
         )
     explainer = RealX.load(model, device=device)
+    assert isinstance(explainer.columns_, Columns)
     text = [column.name for column in explainer.columns_.columns if column.categories is not None]
     table = read_table(path, text=text)
     known = [column.name for column in explainer.columns_.columns]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmasked.report.page import Section, TableBlock, footer, render
-from unmasked.reproduce.tables import Table, tables
+from unmasked.reproduce.tables import Table
 
 WIDTH = 120
 TITLE = "S1, S2 and S3: ours beside the paper's"
@@ -86,26 +86,33 @@ def _narrow(block: TableBlock) -> TableBlock:
 
 def write_tables(
     folder: Path,
-    rows: list[dict[str, Any]],
+    found: list[Table],
     facts: dict[str, Any],
     lead: list[str],
     deviations: Sequence[str] = (),
+    *,
+    title: str = TITLE,
 ) -> None:
     """Write ``tables.txt``, ``tables.md`` and ``tables.html`` into a folder.
 
     ``facts`` are ``report.results.provenance``'s; ``lead`` is what was found, in plain words;
     ``deviations`` are numbered.
     """
-    found, origin = tables(rows), footer(facts)
+    origin = footer(facts)
     numbered = [f"{i}. {text}" for i, text in enumerate(deviations, 1)]
     head = [DEVIATIONS] if numbered else []
     plain = [textwrap.fill(text, WIDTH) for text in lead]
     plain += [*map(to_text, found), *head]
     plain += [textwrap.fill(text, WIDTH, subsequent_indent="   ") for text in numbered]
-    text = "\n\n".join([TITLE, *plain, textwrap.fill(origin, WIDTH)])
-    markdown = [f"# {TITLE}", *lead, *map(to_markdown, found), *(f"## {title}" for title in head)]
+    text = "\n\n".join([title, *plain, textwrap.fill(origin, WIDTH)])
+    markdown = [
+        f"# {title}",
+        *lead,
+        *map(to_markdown, found),
+        *(f"## {heading}" for heading in head),
+    ]
     markdown += ["\n".join(numbered)] if numbered else []
     (folder / "tables.txt").write_text(text + "\n", encoding="utf-8")
     (folder / "tables.md").write_text("\n\n".join([*markdown, origin]) + "\n", encoding="utf-8")
-    page = to_html(found, TITLE, lead, origin, numbered)
+    page = to_html(found, title, lead, origin, numbered)
     (folder / "tables.html").write_text(page, encoding="utf-8")

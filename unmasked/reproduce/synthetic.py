@@ -25,6 +25,7 @@ from unmasked.reproduce.judging import Judge, Masks, choose_settings, exact, qua
 from unmasked.reproduce.lead import lead
 from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, Recipe, check_grid
 from unmasked.reproduce.render import write_tables
+from unmasked.reproduce.tables import tables
 from unmasked.reproduce.training import (
     Place,
     Selections,
@@ -111,7 +112,7 @@ def run_synthetic(
     with all_or_nothing(folder) as part:
         head = {**facts, "recipe": recipe.to_json(), "seconds": seconds, "summary": words}
         (part / "results.json").write_text(to_json({**head, "rows": rows}), encoding="utf-8")
-        write_tables(part, rows, facts, words, recipe.deviations)
+        write_tables(part, tables(rows), facts, words, recipe.deviations)
     remove_checkpoints(folder)
     return Reproduction(rows, words, folder, seconds)
 

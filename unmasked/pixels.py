@@ -1,0 +1,279 @@
+"""What is known about a set of images: their size and statistics. `Columns`' counterpart.
+
+Inside, an image is one long row, channel after channel, line after line, so that tables and images
+share every other part; networks that want pictures are given pictures (`ForImages`).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from unmasked.errors import InputError
+from unmasked.networks import MLP, Factory, SetMLP
+
+Shape = tuple[int, int, int]
+"""Channels, height, width."""
+
+
+def is_images(x: Any) -> bool:
+    """Whether x is a stack of images (rows, channels, height, width), or a list of images."""
+    lists = 0
+    while isinstance(x, list | tuple) and len(x):
+        x, lists = x[0], lists + 1
+    return lists + int(getattr(x, "ndim", 0)) == 4
+
+
+def read_images(x: Any) -> NDArray[np.float32]:
+    """Images as an array (rows, channels, height, width) of finite numbers."""
+    values = _stack([_array(image) for image in x]) if isinstance(x, list | tuple) else _array(x)
+    if values.ndim != 4 or 0 in values.shape:
+        raise InputError(
+            "images must come as (rows, channels, height, width), at least one of each, but came "
+            f"with shape {values.shape}."
+        )
+    if values.dtype == object or values.dtype.kind not in "buif":
+        raise InputError(f"images must hold numbers but hold {values.dtype}.")
+    with np.errstate(over="ignore"):  # what is too large is told below
+        values = values.astype(np.float32, copy=False)
+    wrong = ~np.isfinite(values).all(axis=(1, 2, 3))
+    if wrong.any():
+        raise InputError(
+            "images must hold finite numbers of at most 3e38 but image "
+            f"{int(np.argmax(wrong))} does not, nor do {int(wrong.sum()) - 1} others; replace "
+            "NaN and infinite values."
+        )
+    return values
+
+
+def from_dataset(dataset: Any) -> tuple[Any, Any]:
+    """All items (image, label) of a PyTorch ``Dataset``: images and labels as arrays."""
+    images, labels = [], []
+    if not hasattr(dataset, "__len__"):
+        raise InputError(
+            "a Dataset must have a length and numbered items but "
+            f"{type(dataset).__name__} has none; collect its items in an array."
+        )
+    for i in range(len(dataset)):
+        item = dataset[i]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InputError(
+                f"a Dataset must give pairs (image, label) but item {i} is a "
+                f"{type(item).__name__}; wrap it in one that does."
+            )
+        if not hasattr(item[0], "ndim"):  # such as a picture of PIL, whose channels come last
+            raise InputError(
+                "a Dataset must give images as arrays or tensors (channels, height, width) but "
+                f"that of item {i} is a {type(item[0]).__name__}; convert it in the Dataset."
+            )
+        images.append(_array(item[0]))
+        labels.append(_array(item[1]))
+    if not images:
+        raise InputError("a Dataset must have at least one item but has none.")
+    if len({label.shape for label in labels}) > 1:
+        raise InputError(
+            "the labels of a Dataset must have one shape but have "
+            f"{' and '.join(map(str, sorted({label.shape for label in labels})[:3]))}."
+        )
+    return _stack(images), np.stack(labels)
+
+
+def _array(x: Any) -> NDArray[Any]:
+    return np.asarray(x.detach().cpu().numpy() if hasattr(x, "detach") else x)
+
+
+def _stack(images: list[NDArray[Any]]) -> NDArray[Any]:
+    """Images of one size as one array."""
+    shapes = sorted({image.shape for image in images})
+    if len(shapes) > 1:
+        raise InputError(
+            f"all images must have one size but have {' and '.join(map(str, shapes[:3]))}; "
+            "resize or crop them first."
+        )
+    return np.stack(images)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """The size of the images, each channel's mean and scale over training pixels, and the names of
+    the features (set by the masker: a pixel or a superpixel each)."""
+
+    shape: Shape
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    features: tuple[str, ...]
+    index: tuple[int, ...]
+    """For each number of an image, row by row of the matrix, the number of its feature."""
+
+    @classmethod
+    def learn(
+        cls, images: NDArray[np.float32], names: tuple[str, ...], index: tuple[int, ...]
+    ) -> Pixels:
+        """Statistics of the training images."""
+        channels, height, width = images.shape[1:]
+        mean = images.mean(axis=(0, 2, 3), dtype=np.float64)
+        scale = images.std(axis=(0, 2, 3), dtype=np.float64)
+        scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(mean)), scale, 1.0)
+        return cls(
+            (channels, height, width), tuple(mean.tolist()), tuple(scale.tolist()), names, index
+        )
+
+    @property
+    def plain(self) -> bool:
+        """The masker already knows what belongs together."""
+        return True
+
+    def check(self, images: NDArray[np.float32]) -> None:
+        """Refuse images of another size than those learned from."""
+        if images.shape[1:] != self.shape:
+            advice = "resize them"
+            if images.shape[1] != self.shape[0]:
+                grey = self.shape[0] == 1 and images.shape[1] == 3
+                advice = "convert them to grey" if grey else "give them the same channels"
+            raise InputError(
+                f"images must be {_size(self.shape)} as in training but are "
+                f"{_size(images.shape[1:])}; {advice}."
+            )
+
+    def matrix(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Standardised images as rows, (rows, channels · height · width)."""
+        self.check(images)
+        broad = (1, -1, 1, 1)
+        mean = np.array(self.mean, dtype=np.float32).reshape(broad)
+        scale = np.array(self.scale, dtype=np.float32).reshape(broad)
+        standard: NDArray[np.float32] = ((images - mean) / scale).reshape(len(images), -1)
+        return standard
+
+    def to_config(self) -> dict[str, Any]:
+        """Plain values for JSON; what the masker says is saved with the masker."""
+        return {
+            "images": True,
+            "shape": list(self.shape),
+            "mean": list(self.mean),
+            "scale": list(self.scale),
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], names: tuple[str, ...], index: tuple[int, ...]
+    ) -> Pixels:
+        """The inverse of `to_config`."""
+        channels, height, width = config["shape"]
+        return cls(
+            (channels, height, width), tuple(config["mean"]), tuple(config["scale"]), names, index
+        )
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} × {shape[1]} × {shape[2]} (channels, height, width)"
+
+
+@dataclass(frozen=True)
+class ForImages:
+    """A network of pictures as one of rows: a factory (inputs, outputs) -> Module.
+
+    An `MLP` reads the row as it is. A module is given (batch, *shape); so is what a factory makes,
+    which is called with the shape (channels, height, width) and the number of outputs. What they
+    return may be a map (batch, 1, rows, columns), one logit for each cell.
+    """
+
+    network: nn.Module | Factory
+    shape: Shape
+
+    def __call__(self, inputs: int, outputs: int) -> nn.Module:
+        network: Any = self.network
+        if isinstance(network, SetMLP) and self.shape[0] != 2:
+            raise InputError(
+                "SetMLP is a predictor that takes one channel and its mask side by side but is "
+                f"given {self.shape[0]}; use it with grey images and masker=Token()."
+            )
+        if isinstance(network, MLP | SetMLP):
+            return network(inputs, outputs)
+        if isinstance(network, nn.Module):
+            module = copy.deepcopy(network)
+        else:
+            try:
+                module = network(self.shape, outputs)
+            except TypeError as error:  # such as a factory for tables
+                raise InputError(
+                    "with images a factory is called with ((channels, height, width), outputs), "
+                    f"here ({self.shape}, {outputs}), but it failed: "
+                    f"{(str(error) or type(error).__name__).splitlines()[0]}"
+                ) from error
+        if not isinstance(module, nn.Module):
+            raise InputError(
+                "with images a factory is called with ((channels, height, width), outputs) and "
+                f"must return a torch.nn.Module but returned {type(module).__name__}."
+            )
+        return nn.Sequential(nn.Unflatten(1, self.shape), module, Row())
+
+
+class Row(nn.Module):
+    """A map (batch, …) as rows (batch, outputs); what is no map is left for others to refuse."""
+
+    def forward(self, x: Any) -> Any:
+        return x.flatten(1) if isinstance(x, Tensor) and x.dim() > 2 else x
+
+
+@dataclass(frozen=True)
+class Shift:
+    """An augmentation: moves each image by up to ``most`` pixels each way, zeros coming in.
+
+    Standardised images have mean zero, so what comes in is the training images' mean.
+
+    >>> Shift(1)(torch.arange(4.0).reshape(1, 1, 2, 2), torch.full((1, 8), 0.99))
+    tensor([[[[3., 0.],
+              [0., 0.]]]])
+    """
+
+    most: int = 2
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.most, int | np.integer) and not isinstance(self.most, bool)
+        if not whole or self.most < 0:
+            raise InputError(
+                f"most must be a whole number of pixels, at least 0, but is {self.most!r}."
+            )
+
+    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
+        """images (batch, channels, height, width), u uniform (batch, 8) -> images."""
+        if images.dim() != 4:
+            raise InputError(
+                "Shift moves images (batch, channels, height, width), but rows of shape "
+                f"{tuple(images.shape)} came; leave out augment for tables."
+            )
+        batch, channels, height, width = images.shape
+        step = torch.floor(u[:, :2] * (2 * self.most + 1)).long() - self.most  # (batch, 2)
+        padded = nn.functional.pad(images, (self.most,) * 4)
+        line = torch.arange(height, device=images.device) + self.most
+        column = torch.arange(width, device=images.device) + self.most
+        lines = (line + step[:, :1]).reshape(batch, 1, height, 1)
+        columns = (column + step[:, 1:]).reshape(batch, 1, 1, width)
+        wide = width + 2 * self.most
+        where = (lines * wide + columns).expand(batch, channels, height, width)
+        return padded.flatten(2).gather(2, where.flatten(2)).reshape(images.shape)
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """An augmentation of pictures as one of rows."""
+
+    augment: Any
+    shape: Shape
+
+    def __call__(self, x: Tensor, u: Tensor) -> Tensor:
+        result: Any = self.augment(x.reshape(-1, *self.shape), u)
+        shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+        if shape != (x.shape[0], *self.shape):
+            raise InputError(
+                f"augment must return images of shape {(x.shape[0], *self.shape)} but returned "
+                f"{shape}."
+            )
+        rows: Tensor = result.reshape(x.shape)
+        return rows

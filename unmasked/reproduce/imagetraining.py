@@ -1,0 +1,256 @@
+"""Train the methods and evaluators of an image table, and apply them to the images.
+
+Axes in the comments: W seeds, S settings, R images, F features, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unmasked import methods
+from unmasked.engine import Data, Settings, Trained, Training, fit
+from unmasked.engine.device import choose_device
+from unmasked.engine.method import Method
+from unmasked.engine.stack import Networks, Stack
+from unmasked.evaluation.evaluator import SEED_SHIFT
+from unmasked.masking import Masker, Zero
+from unmasked.reproduce.imagerecipes import ImageRecipe
+from unmasked.reproduce.training import Place
+from unmasked.samplers import Sampler
+
+Masks = NDArray[np.bool_]
+_CHUNK = 2000  # images run at once
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Images as rows of numbers, with their classes."""
+
+    x: NDArray[np.float32]  # (R, numbers)
+    y: NDArray[np.int64]
+    classes: int
+
+    def data(self, x: NDArray[np.float32] | None = None) -> Data:
+        """What the engine takes; ``x`` stands in for the images where given."""
+        target = torch.nn.functional.one_hot(torch.from_numpy(self.y), self.classes).float()
+        return Data(torch.from_numpy(self.x if x is None else x), target)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The images of a table, as rows, and the size that they had (channels, height, width)."""
+
+    train: Rows
+    valid: Rows
+    test: Rows
+    shape: tuple[int, int, int]
+
+    @property
+    def by_name(self) -> dict[str, Rows]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a method selects and predicts, for each seed and setting.
+
+    masks : for each part, (W, S, R, F). own : P(class | shown), "valid" and "test", (W, S, R, K).
+    """
+
+    method: str
+    settings: list[dict[str, int | float]]
+    masks: dict[str, Masks]
+    own: dict[str, NDArray[np.float32]]
+    epochs: NDArray[np.int64]  # (W, S)
+    seconds: float
+    speed: dict[str, float] = field(default_factory=dict)
+
+
+class Workshop:
+    """Trains and runs everything of one table."""
+
+    def __init__(
+        self, recipe: ImageRecipe, parts: Parts, seeds: tuple[int, ...], place: Place
+    ) -> None:
+        self.recipe, self.parts, self.seeds, self.place = recipe, parts, seeds, place
+        self.device = choose_device(place.device)
+        self.seconds: dict[str, float] = {}
+
+    def _fit(
+        self,
+        name: str,
+        method: Method,
+        settings: Settings,
+        training: Training,
+        train: Data | list[Data] | None = None,
+        valid: Data | list[Data] | None = None,
+    ) -> Trained:
+        trained = fit(
+            method,
+            settings,
+            self.parts.train.data() if train is None else train,
+            self.parts.valid.data() if valid is None else valid,
+            training,
+            device=self.place.device,
+            path=self.place.checkpoint(name),
+            show=self.place.show,
+            title=name,
+        )
+        if trained.interrupted:
+            raise KeyboardInterrupt  # the checkpoint stays
+        return trained
+
+    def full(self) -> Trained:
+        """FULL, one network for each seed."""
+        recipe = self.recipe
+        method = methods.full(recipe.masker, recipe.predictor)
+        seeds = tuple(seed + SEED_SHIFT for seed in self.seeds)
+        trained = self._fit("FULL", method, Settings(seeds=seeds), recipe.options("FULL"))
+        self.seconds["FULL"] = trained.seconds
+        return trained
+
+    def evaluator(self, ending: str) -> Trained:
+        """EVAL-X, one network for each seed."""
+        how = self.recipe.evaluators[ending]
+        method = methods.eval_x(how.masker, how.law, self.recipe.predictor)
+        seeds = tuple(seed + SEED_SHIFT for seed in self.seeds)
+        name = f"EVAL-X{ending}"
+        trained = self._fit(name, method, Settings(seeds=seeds), self.recipe.options("EVAL-X"))
+        self.seconds[name] = trained.seconds
+        return trained
+
+    def explainer(self, name: str) -> Found:
+        """Train a method in all settings and select on all images."""
+        pieces: list[Found] = []
+        for method, levels in self.recipe.programs(name):
+            assert method.selector is not None
+            sampler = method.selector.sampler
+            tag = name if len(self.recipe.programs(name)) == 1 else f"{name} {levels[0]:g}"
+            trained = self._fit(
+                tag, method, Settings(levels, self.seeds), self.recipe.options(name)
+            )
+            masks, own = {}, {}
+            for part, rows in self.parts.by_name.items():
+                masks[part] = self.select(trained.stacks["selector"], sampler, levels, rows.x)
+                if part != "train":
+                    own[part] = self.predict(
+                        trained.stacks["predictor"], self.recipe.masker, rows.x, masks[part]
+                    )
+            pieces.append(
+                Found(
+                    name,
+                    [sampler.named(level) for level in levels],
+                    masks,
+                    own,
+                    np.array(trained.epochs).reshape(len(self.seeds), len(levels)),
+                    trained.seconds,
+                )
+            )
+        self.seconds[name] = sum(piece.seconds for piece in pieces)
+        return _joined(pieces)
+
+    def readers(self, name: str, found: Found) -> NDArray[np.float32]:
+        """P(class | mask alone) on test images, (W, S, R, K): what the choice itself gives away."""
+        seeds, settings = found.masks["train"].shape[:2]
+        pairs = [(w, s) for w in range(seeds) for s in range(settings)]
+        parts = self.parts
+        train, valid = (
+            [rows.data(found.masks[part][w, s].astype(np.float32)) for w, s in pairs]
+            for part, rows in (("train", parts.train), ("valid", parts.valid))
+        )
+        method = methods.full(Zero(), self.recipe.predictor)
+        trained = self._fit(
+            f"mask of {name}",
+            method,
+            Settings(seeds=tuple(self.seeds[w] + SEED_SHIFT for w, _ in pairs)),
+            self.recipe.options("mask"),
+            train,
+            valid,
+        )
+        self.seconds[f"mask of {name}"] = trained.seconds
+        networks = Networks(trained.stacks["predictor"])
+        test = found.masks["test"].reshape(len(pairs), *found.masks["test"].shape[2:])
+        p = self._run(networks, test.shape[1], lambda rows: _tensor(test[:, rows], self.device))
+        return p.reshape(seeds, settings, *p.shape[1:])
+
+    # ------------------------------------------------------------------ running networks
+
+    @torch.no_grad()
+    def select(
+        self, stack: Stack, sampler: Sampler, levels: tuple[float, ...], x: NDArray[np.float32]
+    ) -> Masks:
+        """Test-time masks (W, S, R, F) of images x (R, numbers)."""
+        networks = Networks(stack.to(self.device))
+        seeds = networks.count // len(levels)
+        found = []
+        for start in range(0, len(x), _CHUNK):
+            rows = _tensor(x[start : start + _CHUNK], self.device)
+            logits = networks(rows.unsqueeze(0).expand(networks.count, -1, -1).contiguous())
+            logits = logits.reshape(seeds, len(levels), *logits.shape[1:])
+            masks = torch.stack(
+                [
+                    torch.stack([sampler.select(own[i], level) for i, level in enumerate(levels)])
+                    for own in logits
+                ]
+            )
+            found.append(masks.bool().cpu().numpy())
+        return np.concatenate(found, axis=2)
+
+    @torch.no_grad()
+    def predict(
+        self, stack: Stack, masker: Masker, x: NDArray[np.float32], masks: Masks
+    ) -> NDArray[np.float32]:
+        """P(class | shown) for masks (W, S, R, F); a network for each seed, or each setting."""
+        networks = Networks(stack.to(self.device))
+        seeds, settings = masks.shape[:2]
+
+        def shown(rows: slice) -> Tensor:
+            own = _tensor(masks[:, :, rows], self.device)  # (W, S, r, F)
+            images = _tensor(x[rows], self.device).expand(seeds, settings, -1, -1)
+            made = masker(images.reshape(-1, x.shape[1]), own.reshape(-1, own.shape[-1]))
+            return made.reshape(networks.count, -1, made.shape[-1])
+
+        p = self._run(networks, masks.shape[2], shown, seeds * settings)
+        return p.reshape(seeds, settings, *p.shape[1:])
+
+    def _run(
+        self,
+        networks: Networks,
+        rows: int,
+        inputs: Callable[[slice], Tensor],
+        explanations: int | None = None,
+    ) -> NDArray[np.float32]:
+        """Class probabilities (explanations, rows, K)."""
+        count = networks.count if explanations is None else explanations
+        found = []
+        with torch.no_grad():
+            for start in range(0, rows, _CHUNK):
+                some = slice(start, min(start + _CHUNK, rows))
+                logits = networks(inputs(some)).reshape(count, some.stop - some.start, -1)
+                found.append(torch.softmax(logits.double(), -1).float().cpu().numpy())
+        return np.concatenate(found, axis=1)
+
+
+def _tensor(values: NDArray[np.float32] | Masks, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values)).to(device, torch.float32)
+
+
+def _joined(pieces: list[Found]) -> Found:
+    """The settings of several programs, in order."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    return Found(
+        first.method,
+        [setting for piece in pieces for setting in piece.settings],
+        {part: np.concatenate([p.masks[part] for p in pieces], axis=1) for part in first.masks},
+        {part: np.concatenate([p.own[part] for p in pieces], axis=1) for part in first.own},
+        np.concatenate([p.epochs for p in pieces], axis=1),
+        sum(p.seconds for p in pieces),
+    )
