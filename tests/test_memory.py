@@ -29,6 +29,8 @@ class Memory:
 
     def __init__(self) -> None:
         self.fits = 1000
+        self.rows = 1000  # of a batch
+        self.parts: list[int] = []
         self.started: list[int] = []
         self.steps: list[tuple[int, ...]] = []
 
@@ -46,6 +48,10 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     def limited(self: Program, *arguments: Any) -> Any:
         if len(self.settings.seeds) * len(self.settings.levels) > own.fits:
             raise torch.OutOfMemoryError("as CUDA would say")
+        rows = arguments[2].x.shape[1]
+        if rows > own.rows:
+            raise torch.OutOfMemoryError("as CUDA would say")
+        own.parts.append(rows)
         own.steps.append(self.settings.seeds)
         return losses(self, *arguments)
 
@@ -149,6 +155,36 @@ def test_one_setting_that_does_not_fit_is_an_error_that_names_the_batch(
     memory.fits = 0
     with pytest.raises(InputError, match=r"one setting at a time; lower batch_size \(20\)"):
         run(name)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@halved
+def test_batches_in_parts_give_the_result_of_whole_ones(name: str, memory: Memory) -> None:
+    """Sums in another order: nothing but rounding differs. 20 rows go in parts of 5, or of 3."""
+    whole = run(name)
+    for rows, parts in ((5, {5}), (4, {3, 2})):
+        memory.rows, memory.parts = rows, []
+        assert_same_result(run(name), whole)
+        assert set(memory.parts) == parts
+
+
+def test_parts_of_batches_are_said_once(memory: Memory) -> None:
+    memory.rows = 3
+    with pytest.warns(MemoryWarning) as caught:
+        train(METHODS["FULL"][0](TINY), Settings(), BRIEF)
+    (only,) = caught
+    assert str(only.message) == (
+        "the memory of cpu does not suffice for batches of 20 rows; they go through the networks "
+        "in smaller parts, to the same result."
+    )
+
+
+@halved
+def test_batch_norm_needs_whole_batches(memory: Memory) -> None:
+    """In parts its statistics would be others."""
+    memory.rows = 10
+    with pytest.raises(InputError, match=r"BatchNorm needs whole batches\); lower batch_size \(20"):
+        run("FULL", network=TINY_BATCH)
 
 
 @halved

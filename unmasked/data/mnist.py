@@ -130,9 +130,8 @@ def _found(folder: Path) -> dict[str, Path]:
 
 def _find(folder: Path, name: str) -> Path:
     """A file such as train-images-idx3-ubyte, train-images.idx3-ubyte, either with .gz or not."""
-    usual = [
-        folder / (n + end) for n in (name, name.replace("-idx", ".idx")) for end in ("", ".gz")
-    ]
+    names = (name, name.replace("-idx", ".idx"))
+    usual = [folder / (n + end) for n in names for end in ("", ".gz")]
     # files before folders: some archives unpack to train-images-idx3-ubyte/ beside the file
     here = sorted((path for path in usual if path.exists()), key=Path.is_dir)
     if not here:

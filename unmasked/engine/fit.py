@@ -52,7 +52,7 @@ def fit(
         )
     options = (training or Training()).resolve(rows[0].rows)
     where = choose_device(device)
-    return _fit(method, settings, rows, held_out, options, where, dtype, path, show, title)
+    return _fit(method, settings, rows, held_out, options, where, dtype, path, show, title, 1)
 
 
 def _fit(
@@ -66,20 +66,38 @@ def _fit(
     path: Path | None,
     show: Show,
     title: str,
+    pieces: int,
 ) -> Trained:
+    """Train in one program; else half of the settings at a time; else each batch in pieces."""
+    one = len(settings.seeds) * len(settings.levels) == 1
+    assert training.batch_size is not None  # resolved by `fit`
+    whole = False
     try:
-        program = Program(method, settings, rows, held_out, device, dtype)
-        return train(program, training, path, show, title)
+        program = Program(method, settings, rows, held_out, device, dtype, pieces)
+        whole = program.needs_whole_batches
+        return train(program, training, path, show, title, pieces)
     except torch.OutOfMemoryError:
-        if len(settings.seeds) * len(settings.levels) == 1:
+        if one and (whole or 2 * pieces > training.batch_size):
             raise InputError(
-                f"the memory of {device} does not suffice for one setting at a time; lower "
-                f"batch_size ({training.batch_size}) or use smaller networks."
+                f"the memory of {device} does not suffice for one setting at a time"
+                + (" (BatchNorm needs whole batches)" if whole else "")
+                + f"; lower batch_size ({training.batch_size}) or use smaller networks."
             ) from None
-    program = None  # type: ignore[assignment]  # what it holds must go before the halves start
+    program = None  # type: ignore[assignment]  # what it holds must go before others start
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+    if one:
+        if pieces == 1:  # said once
+            warnings.warn(
+                f"the memory of {device} does not suffice for batches of {training.batch_size} "
+                "rows; they go through the networks in smaller parts, to the same result.",
+                MemoryWarning,
+                stacklevel=3,
+            )
+        return _fit(
+            method, settings, rows, held_out, training, device, dtype, path, show, title, 2 * pieces
+        )
     halves = _halves(settings, rows, held_out)
     warnings.warn(
         f"the memory of {device} does not suffice for {len(settings.seeds)} × "
@@ -92,7 +110,7 @@ def _fit(
     for i, (own, own_rows, own_held_out) in enumerate(halves):
         own_path = None if path is None else path.with_name(f"{path.stem}-{i + 1}{path.suffix}")
         part = _fit(
-            method, own, own_rows, own_held_out, training, device, dtype, own_path, show, title
+            method, own, own_rows, own_held_out, training, device, dtype, own_path, show, title, 1
         )
         if part.interrupted and i == 0:
             raise KeyboardInterrupt  # the other half has not started; the checkpoint stays

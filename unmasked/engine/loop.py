@@ -47,8 +47,11 @@ class _State:
 class _Run:
     """One call of `fit`."""
 
-    def __init__(self, program: Program, training: Training, path: Path | None) -> None:
+    def __init__(
+        self, program: Program, training: Training, path: Path | None, pieces: int = 1
+    ) -> None:
         self.program, self.training, self.path = program, training, path
+        self.pieces = pieces
         self.phases = program.method.phases
         self.state = _State()
         self.started = self.saved_at = time.monotonic()
@@ -93,6 +96,7 @@ class _Run:
             self.optimisers,
             compiles=self._compiles(),
             augment=self.training.augment,
+            pieces=self.pieces,
         )
 
     def _compiles(self) -> bool:
@@ -336,10 +340,18 @@ class _Run:
 
 
 def train(
-    program: Program, training: Training, path: Path | None, show: Show, title: str
+    program: Program,
+    training: Training,
+    path: Path | None,
+    show: Show,
+    title: str,
+    pieces: int = 1,
 ) -> Trained:
-    """Train one program from its start, or from its checkpoint, to the end."""
-    run = _Run(program, training, path)
+    """Train one program from its start, or from its checkpoint, to the end.
+
+    ``pieces``: each batch goes through the networks in so many parts, to the same result.
+    """
+    run = _Run(program, training, path, pieces)
     if path is not None and not run.resume():
         checkpoint.check_writable(path)  # noticed before the work, not after
     assert training.epochs is not None

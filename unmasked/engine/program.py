@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unmasked.engine import noise
 from unmasked.engine.method import (
@@ -34,7 +34,7 @@ from unmasked.errors import InputError
 from unmasked.networks import build, check_shapes
 from unmasked.objectives import log_likelihood
 
-_CHUNK = 8192  # rows of one network evaluated at once
+_CHUNK = 8192  # rows of one network evaluated at once, fewer where memory is short
 _CHUNK_ALL = 2**21  # rows of all networks evaluated at once
 _VALIDATION_MASKS = 4000  # at least so many (row, mask) pairs judge a predictor
 _SEEDS = {"selector": 1_000_003, "baseline": 2_000_003}  # no two start from one stream
@@ -51,8 +51,9 @@ class Program:
         valid: Sequence[Data],
         device: torch.device,
         dtype: torch.dtype,
+        pieces: int = 1,
     ) -> None:
-        self.method, self.settings = method, settings
+        self.method, self.settings, self.pieces = method, settings, pieces
         self.device, self.dtype = device, dtype
         self.train, self.valid = Rows(train, device, dtype), Rows(valid, device, dtype)
         for data in (train, valid):
@@ -358,7 +359,8 @@ class Program:
         return total / self.valid.rows, shown / self.valid.rows
 
     def _chunks(self, rows: int, networks: int) -> list[tuple[int, int]]:
-        size = max(128, min(_CHUNK, _CHUNK_ALL // max(1, networks)))
+        most = _CHUNK // self.pieces
+        size = max(min(128, most), min(most, _CHUNK_ALL // max(1, networks)), 1)
         return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
     def _validation_noise(self, rows: int, width: int) -> Tensor:
@@ -373,6 +375,16 @@ class Program:
                 ]
             )
         return self._validation_u
+
+    @property
+    def needs_whole_batches(self) -> bool:
+        """Whether a network looks at a batch as a whole (BatchNorm)."""
+        norms = nn.modules.batchnorm._BatchNorm
+        return any(
+            isinstance(module, norms)
+            for stack in self.stacks.values()
+            for module in stack.template.modules()
+        )
 
     @property
     def random_layers(self) -> bool:

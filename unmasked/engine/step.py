@@ -23,6 +23,7 @@ from unmasked.errors import UnmaskedWarning
 
 Augment = Callable[[Tensor, Tensor], Tensor]
 _CHANCES = 8  # uniform numbers that an augmentation has for each row
+_LOSS = ""  # no network is called so
 _WARM_UP = 3  # steps that torch wants to see before it captures
 
 
@@ -37,6 +38,7 @@ class Stepper:
         *,
         compiles: bool = False,
         augment: Augment | None = None,
+        pieces: int = 1,
     ) -> None:
         self.program, self.trains, self.optimisers = program, trains, optimisers
         self.judged = "selector" if "selector" in trains else "predictor"
@@ -44,7 +46,7 @@ class Stepper:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._captures = program.device.type == "cuda" and not program.random_layers
         self._compiles = compiles
-        self._augment = augment
+        self._augment, self._pieces = augment, pieces
 
     def __call__(
         self, rows: Tensor, phase: int, step: int, active: dict[str, Tensor | None]
@@ -78,7 +80,24 @@ class Stepper:
     def _step(
         self, rows: Tensor, draws: dict[str, Tensor], active: dict[str, Tensor | None]
     ) -> Tensor:
-        leaves, batch = self._inputs(rows, draws)
+        """Gradients of the batch, in pieces where memory is short, then a step of each stack."""
+        total = rows.shape[1]
+        size = -(-total // self._pieces)
+        sums: dict[str, Tensor] = {}
+        for start in range(0, total, size):
+            found = self._gradients(rows[:, start : start + size], draws, start)
+            share = min(size, total - start) / total  # every loss is a mean over rows
+            for name, value in found.items():
+                part = value if share == 1 else share * value
+                sums[name] = sums[name] + part if name in sums else part
+        for name, optimiser in self.optimisers.items():
+            optimiser.step(sums[name], active[name])
+        return sums[_LOSS]
+
+    def _gradients(self, rows: Tensor, draws: dict[str, Tensor], start: int) -> dict[str, Tensor]:
+        """Each stack's gradient for some rows of a batch, and the loss of what is judged."""
+        some = slice(start, start + rows.shape[1])
+        leaves, batch = self._inputs(rows, {name: u[:, :, some] for name, u in draws.items()})
         losses = (self._compiled or self._losses)(leaves, batch)
         names = [(name, key) for name in leaves for key in leaves[name]]
         gradients = torch.autograd.grad(
@@ -87,10 +106,11 @@ class Stepper:
             allow_unused=True,  # a user's network may have layers that take no part
             materialize_grads=True,
         )
-        for name, optimiser in self.optimisers.items():
+        found = {_LOSS: losses[self.judged].detach().flatten()}
+        for name in self.optimisers:
             own = [g for g, (owner, _) in zip(gradients, names, strict=True) if owner == name]
-            optimiser.step(self.program.stacks[name].gather(own), active[name])
-        return losses[self.judged].detach().flatten()
+            found[name] = self.program.stacks[name].gather(own)
+        return found
 
     def _inputs(self, rows: Tensor, draws: dict[str, Tensor]) -> tuple[dict[str, Weights], Batch]:
         """Weights that take gradients, and the batch."""
