@@ -253,10 +253,12 @@ class ConcreteTopK(Sampler):
     ) -> Draw:
         tiny = torch.finfo(logits.dtype).tiny
         eps = torch.finfo(logits.dtype).eps
-        gumbel = -torch.log(-torch.log(noise.clamp(tiny, 1 - eps)))
-        concrete = torch.softmax((logits + gumbel) / self.temperature, dim=-1)  # (draws, b, f)
+        minus_gumbel = torch.log(-torch.log(noise.clamp(tiny, 1 - eps)))
+        slope = 1 / self.temperature
+        # (draws, batch, features): the largest numbers of the whole method, so few passes over them
+        concrete = torch.softmax(torch.add(slope * logits, minus_gumbel, alpha=-slope), dim=-1)
         number = torch.arange(self.largest, device=logits.device).reshape(-1, 1, 1)
-        mask = torch.where(number < level, concrete, torch.zeros_like(concrete)).amax(0)
+        mask = torch.where(number < level, concrete, 0.0).max(0).values
         return Draw(mask, mask.new_zeros(0, *mask.shape))
 
     def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
