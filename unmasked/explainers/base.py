@@ -189,10 +189,9 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         logits = self._run(setting.selector, self.columns_.matrix(table))
         index = X.index.to_numpy() if isinstance(X, pd.DataFrame) else None
         images = self.masker_.map if isinstance(self.masker_, Superpixels) else None
-        wide = np.clip(logits.astype(np.float64), -500, 500)
         return Explanation(
             self._select(logits, setting),
-            1 / (1 + np.exp(-wide)),
+            torch.sigmoid(torch.from_numpy(logits)).numpy(),
             self.columns_.features,
             index,
             {"method": self.title, **self._sampler.named(setting.level)},
