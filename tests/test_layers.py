@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -29,6 +30,15 @@ SEQUENCES = {
     ),
     "two activations in a row": lambda i, o: nn.Sequential(
         nn.Linear(i, 6), nn.SiLU(), nn.ReLU(), nn.Tanh(), nn.GELU(), nn.Linear(6, o)
+    ),
+    "slopes known from results, in a row": lambda i, o: nn.Sequential(
+        nn.Linear(i, 6),
+        nn.SELU(),
+        nn.Tanh(),
+        nn.Identity(),
+        nn.Sigmoid(),
+        nn.ELU(),
+        nn.Linear(6, o),
     ),
     "normalised": lambda i, o: nn.Sequential(
         nn.Linear(i, 6),
@@ -183,6 +193,35 @@ def test_a_second_backward_pass_is_refused() -> None:
     torch.autograd.grad(loss, leaves["flat"], retain_graph=True)
     with pytest.raises(RuntimeError, match="runs once"):
         torch.autograd.grad(loss, leaves["flat"])
+
+
+def test_a_layer_that_is_used_twice_is_run_twice() -> None:
+    """By others: here each layer would run once."""
+    relu, tied = nn.ReLU(), nn.Linear(6, 6)
+    for middle in ([relu, nn.Linear(6, 6), relu], [tied, nn.Tanh(), tied]):
+        module = nn.Sequential(nn.Linear(INPUTS, 6), *middle, nn.Linear(6, OUTPUTS)).double()
+        stack = Stack([module, module], CPU, torch.float64, random(2, INPUTS))
+        assert stack.mode != "layers"
+        x = random(2, ROWS, INPUTS)
+        close(stack.forward(stack.weights(), x, training=False)[1], module.eval()(x[1]))
+
+
+def test_hooks_and_other_parameters_are_left_to_others() -> None:
+    hooked = nn.Sequential(nn.Linear(INPUTS, OUTPUTS))
+    hooked[0].register_forward_hook(lambda module, inputs, output: 2 * output)
+    assert not layers.understood(hooked)
+    assert not layers.understood(nn.Sequential(nn.utils.spectral_norm(nn.Linear(2, 2))))
+
+
+def test_nothing_is_kept_of_a_finished_run() -> None:
+    stack, _ = stack_of(SEQUENCES["SiLU"], 2)
+    for rows in (4, 5):
+        stack.forward(stack.weights(), random(2, rows, INPUTS), training=False)
+    assert stack._pool._free
+    assert not pickle.loads(pickle.dumps(stack))._pool._free
+    stack.take(torch.tensor([0]))
+    assert not stack._pool._free
+    assert Stack.join([stack, stack])._pool is not stack._pool
 
 
 def test_what_is_not_plain_is_left_to_others() -> None:

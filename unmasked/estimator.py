@@ -43,6 +43,7 @@ from unmasked.superpixels import Fill, Superpixels
 from unmasked.targets import Targets, model_targets, read_targets
 
 DEFAULT_PREDICTOR = MLP((200, 200))
+_NUMBERS = 2**24  # of rows that are run at once
 Table = Any
 """A DataFrame, a numpy array, a torch tensor or nested lists; (rows, columns). Or images: an array
 or tensor (rows, channels, height, width), or a PyTorch ``Dataset`` of pairs (image, label)."""
@@ -231,8 +232,10 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         module = module.to(device).eval()
         outputs = []
         with torch.no_grad():
-            for start in range(0, max(1, len(matrix)), self.batch_size):
-                rows = slice(start, start + self.batch_size)
+            # of wide rows, such as large images, fewer at a time
+            size = min(int(self.batch_size), max(16, _NUMBERS // max(1, matrix.shape[1])))
+            for start in range(0, max(1, len(matrix)), size):
+                rows = slice(start, start + size)
                 x = torch.from_numpy(matrix[rows]).to(device)
                 if masks is not None:
                     shown = torch.as_tensor(masks[rows], dtype=x.dtype, device=device)

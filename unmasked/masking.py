@@ -34,7 +34,8 @@ class Masker(ABC):
     def __call__(
         self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch features"]
     ) -> Float[Tensor, "batch width"]:
-        """Return what the predictor may see."""
+        """Return what the predictor may see, row by row: one row must not depend on another, as
+        the rows of several settings come at once."""
 
 
 @dataclass(frozen=True)
@@ -119,4 +120,11 @@ class Groups(Masker):
         self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch features"]
     ) -> Float[Tensor, "batch width"]:
         # (batch, features) -> (batch, columns): each column takes its group's mask
-        return self.masker(x, mask[..., list(self.index)])
+        return self.masker(x, mask.index_select(-1, self._index_on(mask.device)))
+
+    def _index_on(self, device: torch.device) -> Tensor:
+        """On the device, made once: a captured step cannot copy from the host."""
+        cache: dict[torch.device, Tensor] = self.__dict__.setdefault("_on", {})
+        if device not in cache:
+            cache[device] = torch.tensor(self.index, device=device)
+        return cache[device]

@@ -145,7 +145,7 @@ def masker_config(masker: Masker) -> dict[str, Any]:
     """A masker as plain values; one of the user's own is named but not stored."""
     if isinstance(masker, Groups):
         return {"kind": "Groups", "index": masker.index, "masker": masker_config(masker.masker)}
-    if isinstance(masker, Superpixels):
+    if type(masker) is Superpixels:
         return {
             "kind": "Superpixels",
             "grid": masker.grid,
@@ -153,7 +153,7 @@ def masker_config(masker: Masker) -> dict[str, Any]:
             "shape": masker.shape,
             "masker": masker_config(masker.masker),
         }
-    if isinstance(masker, Blur):
+    if type(masker) is Blur:
         return {"kind": "Blur", "sigma": masker.sigma}
     if type(masker) in (Token, Zero, ImageMean):
         return {"kind": type(masker).__name__}
@@ -165,6 +165,8 @@ def masker_from(config: dict[str, Any], given: Masker | None) -> Masker:
     if config["kind"] == "Groups":
         return Groups(config["index"], masker_from(config["masker"], given))
     if config["kind"] == "Superpixels":
+        if isinstance(given, Superpixels):  # as it was passed to the constructor
+            given = given.masker
         return Superpixels(
             None if config["grid"] is None else tuple(config["grid"]),
             None if config["labels"] is None else np.array(config["labels"]),

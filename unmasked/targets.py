@@ -18,6 +18,8 @@ from unmasked.errors import InputError
 
 _SUM_TOLERANCE = 1e-3
 
+_BATCH = 1024  # rows that a torch model is asked for at once
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -199,9 +201,13 @@ def _module_call(model: Any) -> Any:
         try:
             with torch.no_grad():
                 # astype copies: pandas hands out arrays that must not be written to
-                values = model(torch.from_numpy(as_array(X).astype(np.float32)))
+                rows = as_array(X)
+                values = [
+                    as_array(model(torch.from_numpy(rows[i : i + _BATCH].astype(np.float32))))
+                    for i in range(0, max(1, len(rows)), _BATCH)
+                ]
         finally:
             model.train(was_training)
-        return as_array(values)
+        return np.concatenate(values)
 
     return ask

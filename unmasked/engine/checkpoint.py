@@ -25,7 +25,8 @@ def fingerprint(description: str, tensors: list[Tensor]) -> str:
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-fA-F]+", "", description).encode())
     for tensor in tensors:
         digest.update(str(tuple(tensor.shape)).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        array = tensor.detach().cpu().contiguous().numpy()
+        digest.update(array.reshape(-1).data.cast("B") if array.size else b"")
     return digest.hexdigest()
 
 

@@ -12,7 +12,7 @@ import torch
 
 from unmasked.engine.device import choose_device
 from unmasked.engine.loop import train
-from unmasked.engine.method import Data, Method, Settings
+from unmasked.engine.method import Data, Method, Settings, takes_given_masks
 from unmasked.engine.options import Training
 from unmasked.engine.program import Program
 from unmasked.engine.progress import Show
@@ -51,6 +51,10 @@ def fit(
             f"and {counts[1]}; give more rows."
         )
     options = (training or Training()).resolve(rows[0].rows)
+    if options.augment is not None and takes_given_masks(method):
+        raise InputError(
+            "augment changes rows but not the masks that came with them; leave it out here."
+        )
     where = choose_device(device)
     return _fit(method, settings, rows, held_out, options, where, dtype, path, show, title, 1)
 

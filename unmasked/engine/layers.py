@@ -27,17 +27,31 @@ Values = dict[str, Tensor]
 
 
 def understood(module: nn.Module) -> bool:
-    """Whether a network is a plain sequence of layers that can be run here."""
+    """Whether a network is a plain sequence of layers that can be run here.
+
+    A layer that is used twice, hooked or parameterised in another way is not plain.
+    """
+    if type(module) is not nn.Sequential or not len(module):
+        return False
+    layers = list(module)
     return (
-        type(module) is nn.Sequential
+        len({id(layer) for layer in layers}) == len(layers)
         and all(parameter.requires_grad for parameter in module.parameters())
+        and all(_plain(layer) for layer in [module, *layers])
         and all(
             type(layer) is nn.Linear
             or (type(layer) in _ELEMENTWISE and _usual_activation(layer))
             or (type(layer) is nn.BatchNorm1d and _usual_norm(layer))
-            for layer in module
+            for layer in layers
         )
     )
+
+
+def _plain(layer: nn.Module) -> bool:
+    """Whether calling it does what its kind does and no more."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    own = {name for name, _ in layer.named_parameters(recurse=False)}
+    return not any(getattr(layer, name) for name in hooks) and own <= {"weight", "bias"}
 
 
 def _usual_norm(layer: nn.BatchNorm1d) -> bool:
@@ -84,8 +98,14 @@ class Pool:
 
     def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
         """Memory for any contents."""
-        free = self._free.get((torch.Size(shape), like.dtype))
+        free = None
+        if like.device.type == "cpu":
+            free = self._free.get((torch.Size(shape), like.dtype))
         return free.pop() if free else like.new_empty(shape)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._free.clear()
 
     def give(self, tensor: Tensor) -> None:
         """What nobody reads any more."""
@@ -267,7 +287,7 @@ class _Run(torch.autograd.Function):
             elif not isinstance(layer, nn.Identity):
                 before_it = h
                 h, keep = _activate(layer, h, parts.pool, ours=ours, learns=learns)
-                ours = True
+                ours = not (learns and keep is h)  # what a slope is computed from stays
                 if h is not before_it:
                     taken.append(h)
             kept.append(keep if learns else None)

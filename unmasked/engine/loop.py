@@ -370,6 +370,8 @@ def train(
             InterruptedWarning,
             stacklevel=3,
         )
+    for stack in program.stacks.values():
+        stack.forget()
     return Trained(
         stacks={n: s for n, s in program.stacks.items() if n in ("predictor", "selector")},
         scores=run.keeper.score.tolist(),

@@ -188,10 +188,15 @@ class Settings:
             raise InputError("at least one sparsity and one seed are needed, but none came.")
 
 
+def takes_given_masks(method: Method) -> bool:
+    """Whether a learner's masks come with the rows."""
+    return any(isinstance(own.source, Given) for own in method.learners.values())
+
+
 def check_method(method: Method, settings: Settings, columns: int, explanations: int) -> None:
     """Refuse what a method cannot be trained with: levels, masks, networks."""
     levels = settings.levels
-    given = any(isinstance(own.source, Given) for own in method.learners.values())
+    given = takes_given_masks(method)
     if given and 0 < explanations < len(levels):
         raise InputError(
             f"one explanation for each of the {len(levels)} levels is needed, but "

@@ -41,7 +41,8 @@ class Training:
     validate_every : epochs from one validation to the next; the last epoch is always validated.
     augment : a function (x, u) -> x that changes training rows, fresh in every step: x the rows of
         a batch, (batch, columns) or images (batch, channels, height, width), u uniform numbers
-        (batch, 8) to take its chances from, so that runs repeat. `Shift` moves images.
+        (batch, 8) to take its chances from, so that runs repeat. `Shift` moves images. Targets stay
+        those of the row as it was.
     """
 
     epochs: int | None = None

@@ -35,6 +35,7 @@ from unmasked.networks import build, check_shapes
 from unmasked.objectives import log_likelihood
 
 _CHUNK = 8192  # rows of one network evaluated at once, fewer where memory is short
+_CHUNK_NUMBERS = 2**24  # and so many numbers of their inputs
 _CHUNK_ALL = 2**21  # rows of all networks evaluated at once
 _VALIDATION_MASKS = 4000  # at least so many (row, mask) pairs judge a predictor
 _SEEDS = {"selector": 1_000_003, "baseline": 2_000_003}  # no two start from one stream
@@ -67,6 +68,7 @@ class Program:
         self.features = method.masker.features(columns)
         probe = first.x[:2].float()
         shown = method.masker(probe, torch.ones(len(probe), self.features))
+        self.width = max(columns, shown.shape[1])
         check_method(method, settings, columns, self.train.explanations)
 
         self.stacks: dict[str, Stack] = {}
@@ -359,7 +361,7 @@ class Program:
         return total / self.valid.rows, shown / self.valid.rows
 
     def _chunks(self, rows: int, networks: int) -> list[tuple[int, int]]:
-        most = _CHUNK // self.pieces
+        most = min(_CHUNK, max(16, _CHUNK_NUMBERS // self.width)) // self.pieces
         size = max(min(128, most), min(most, _CHUNK_ALL // max(1, networks)), 1)
         return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 

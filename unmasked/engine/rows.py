@@ -42,8 +42,8 @@ class Rows:
                     f"data sets trained as one program must have equally many {what} but have "
                     f"{sizes}."
                 )
-        self.x = torch.stack([part.x for part in data]).to(device, dtype)
-        self.target = torch.stack([part.target for part in data]).to(device, dtype)
+        self.x = _joined([part.x for part in data]).to(device, dtype)
+        self.target = _joined([part.target for part in data]).to(device, dtype)
         given = [part.masks for part in data if part.masks is not None]
         self.masks = torch.stack(given).to(device, torch.bool) if given else None
         self._numbers: dict[tuple[int, ...], Tensor] = {}
@@ -80,3 +80,8 @@ class Rows:
         if key not in self._numbers:
             self._numbers[key] = torch.tensor(numbers, device=self.x.device)
         return self._numbers[key]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """One axis more; a single part is not copied."""
+    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)

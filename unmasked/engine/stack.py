@@ -111,10 +111,11 @@ class Stack:
     def named(self, values: Weights) -> Weights:
         """A plain sequence's parameters and buffers by name, from what `forward_with` takes."""
         flat, pointers = values["flat"], tuple(value.data_ptr() for value in values.values())
-        if pointers != self._seen[0]:  # making views takes longer than a small product
-            views = {**values, **self.layout.views(flat.detach())}
-            self._seen = (pointers, layers.without_axis(views))
-        return self._seen[1]
+        seen, views = self._seen
+        if pointers != seen:  # making views takes longer than a small product
+            views = layers.without_axis({**values, **self.layout.views(flat.detach())})
+            self._seen = (pointers, views)
+        return views
 
     def run_layers(
         self,
@@ -159,8 +160,17 @@ class Stack:
 
     def take(self, rows: Tensor) -> None:
         """Keep these rows only, in this order; a row may be repeated."""
+        self.forget()
         self.flat = self.flat[rows]
         self.buffers = {name: value[rows] for name, value in self.buffers.items()}
+
+    def forget(self) -> None:
+        """Let go of memory that is kept for the next step."""
+        self._pool.clear()
+        self._seen = ((), {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": layers.Pool(), "_seen": ((), {})}
 
     def state(self) -> Weights:
         """Everything needed to restore this stack, by name."""
@@ -178,6 +188,7 @@ class Stack:
         if self.flat.device == device:
             return self
         moved = copy.copy(self)
+        moved._pool, moved._seen = layers.Pool(), ((), {})
         moved._train, moved._eval = (
             copy.deepcopy(template).to(device) for template in (self._train, self._eval)
         )
@@ -189,6 +200,7 @@ class Stack:
     def join(cls, stacks: Sequence[Stack]) -> Stack:
         """The networks of several stacks of one architecture, in order."""
         whole = copy.copy(stacks[0])
+        whole._pool, whole._seen = layers.Pool(), ((), {})
         whole.flat = torch.cat([stack.flat for stack in stacks])
         whole.buffers = {
             name: torch.cat([stack.buffers[name] for stack in stacks]) for name in whole.buffers

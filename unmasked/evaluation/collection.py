@@ -64,4 +64,5 @@ def run_each(
         if not result.shape[1]:
             result = np.empty((len(networks), probabilities.shape[1]))
         result[rows] = probabilities.cpu().numpy()
+        stack.forget()  # each group has a shape of its own
     return result

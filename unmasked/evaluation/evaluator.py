@@ -23,6 +23,7 @@ from unmasked.metrics import (
     log_likelihoods,
     mean_statistic,
 )
+from unmasked.superpixels import Superpixels
 from unmasked.targets import Targets
 
 # Training differs from an explainer of the same random_state, so the two never share a network.
@@ -153,11 +154,17 @@ class Evaluator(ABC):
                 f"is {ours[which]!r}; fit both on the same columns in the same order."
             )
 
+    def _shown_masks(self, explanation: Explanation) -> NDArray[np.bool_]:
+        """An explanation's masks over this evaluator's features."""
+        return explanation.masks
+
     def _masks(self, masks: Explanation | ArrayLike | None, inputs: Any) -> NDArray[np.bool_]:
         shape = len(inputs), self._features(inputs)
         if masks is None:
             return np.ones(shape, dtype=bool)
-        shown = (masks if isinstance(masks, Explanation) else Explanation(_plain(masks))).masks
+        shown = self._shown_masks(
+            masks if isinstance(masks, Explanation) else Explanation(_plain(masks))
+        )
         if shown.shape != shape:
             raise InputError(
                 f"the masks must have shape {shape}, one row for each row and one "
@@ -179,6 +186,25 @@ class TableEvaluator(Evaluator, MaskedEstimator):
 
     def _judged(self, X: Table, y: Any, rows: int) -> Targets:
         return self._targets(X, y, rows, self.model, fitting=False)
+
+    def _shown_masks(self, explanation: Explanation) -> NDArray[np.bool_]:
+        """With images the superpixels must be the same; an evaluator of pixels takes any."""
+        own = self.masker_
+        if explanation.pixels is None or not isinstance(own, Superpixels):
+            return explanation.masks
+        if np.array_equal(explanation.pixels, own.map):
+            return explanation.masks
+        if explanation.pixels.shape != own.map.shape:
+            raise InputError(
+                f"the explanation is of images of {explanation.pixels.shape} pixels but the "
+                f"evaluator learned from images of {own.map.shape}; use images of one size."
+            )
+        if own.grid is None and own.labels is None:
+            return explanation.pixel_masks().reshape(len(explanation), -1)
+        raise InputError(
+            "the explanation's superpixels are not the evaluator's; fit both with the same "
+            "masker=Superpixels(…), or the evaluator without one: it then takes any."
+        )
 
     def _names(self) -> list[str] | None:
         return list(self.columns_.features) if self._named else None

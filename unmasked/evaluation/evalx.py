@@ -276,8 +276,9 @@ class EvalX(TableEvaluator):
         if network is not None:
             evaluator.members = config["members"]
             width, classes = evaluator._sizes[2], len(evaluator.classes_)
+            network = evaluator._predictor_network
             evaluator.predictors_ = [
-                restore_network(evaluator.predictor, width, classes, tensors, f"predictor.{i}")
+                restore_network(network, width, classes, tensors, f"predictor.{i}")
                 for i in range(evaluator.members)
             ]
             return evaluator

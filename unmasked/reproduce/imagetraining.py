@@ -157,27 +157,31 @@ class Workshop:
 
     def readers(self, name: str, found: Found) -> NDArray[np.float32]:
         """P(class | mask alone) on test images, (W, S, R, K): what the choice itself gives away."""
-        seeds, settings = found.masks["train"].shape[:2]
-        pairs = [(w, s) for w in range(seeds) for s in range(settings)]
-        parts = self.parts
+        return np.stack([self._readers_of(name, found, w) for w in range(len(self.seeds))])
+
+    def _readers_of(self, name: str, found: Found, w: int) -> NDArray[np.float32]:
+        """The readers of one seed, one for each setting: masks of all images are large."""
+        parts, settings = self.parts, range(found.masks["train"].shape[1])
         train, valid = (
-            [rows.data(found.masks[part][w, s].astype(np.float32)) for w, s in pairs]
+            [rows.data(found.masks[part][w, s].astype(np.float32)) for s in settings]
             for part, rows in (("train", parts.train), ("valid", parts.valid))
         )
-        method = methods.full(Zero(), self.recipe.predictor)
+        tag = f"mask of {name}" + (f" {self.seeds[w]}" if len(self.seeds) > 1 else "")
         trained = self._fit(
-            f"mask of {name}",
-            method,
-            Settings(seeds=tuple(self.seeds[w] + SEED_SHIFT for w, _ in pairs)),
+            tag,
+            methods.full(Zero(), self.recipe.predictor),
+            Settings(seeds=(self.seeds[w] + SEED_SHIFT,) * len(settings)),
             self.recipe.options("mask"),
             train,
             valid,
         )
-        self.seconds[f"mask of {name}"] = trained.seconds
-        networks = Networks(trained.stacks["predictor"])
-        test = found.masks["test"].reshape(len(pairs), *found.masks["test"].shape[2:])
-        p = self._run(networks, test.shape[1], lambda rows: _tensor(test[:, rows], self.device))
-        return p.reshape(seeds, settings, *p.shape[1:])
+        self.seconds[f"mask of {name}"] = self.seconds.get(f"mask of {name}", 0.0) + trained.seconds
+        test = found.masks["test"][w]
+        return self._run(
+            Networks(trained.stacks["predictor"]),
+            test.shape[1],
+            lambda rows: _tensor(test[:, rows], self.device),
+        )
 
     # ------------------------------------------------------------------ running networks
 

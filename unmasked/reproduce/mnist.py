@@ -87,7 +87,9 @@ def run_mnist(
     with all_or_nothing(folder) as part:
         head = {**facts, "recipe": recipe.to_json(), "seconds": seconds, "summary": words}
         (part / "results.json").write_text(to_json({**head, "rows": rows}), encoding="utf-8")
-        write_tables(part, image_tables(rows), facts, words, recipe.deviations, title=TITLE)
+        write_tables(
+            part, image_tables(rows, recipe.tolerance), facts, words, recipe.deviations, title=TITLE
+        )
         write_figures(part, data.test, drawn, words, facts)
     remove_checkpoints(folder)
     return ImageReproduction(rows, words, folder, seconds)
