@@ -10,12 +10,13 @@ import pytest
 import unmasked
 
 NAMES = [
-    "L2X", "MLP", "BaseX", "Bernoulli", "Blur", "CoverageWarning", "DataWarning", "EvalX",
-    "ExactPosterior", "Explanation", "Full", "Groups", "ImageMean", "InputError",
-    "InterruptedWarning", "Invase", "MaskLaw", "Masker", "MemoryWarning", "MissingExtra",
-    "OutputError", "PostHoc", "RealX", "Roar", "SavedError", "Scores", "SetMLP", "Shift",
-    "SubsetCollection", "Superpixels", "Synthetic", "Token", "Training", "UniformSize",
-    "UnmaskedError", "UnmaskedWarning", "Zero", "selection_quality", "synthetic",
+    "CNN", "L2X", "MLP", "BaseX", "Bernoulli", "Blur", "CoverageWarning", "DataWarning",
+    "DenseNet121", "EvalX", "ExactPosterior", "Explanation", "Full", "Groups", "ImageMean",
+    "InputError", "InterruptedWarning", "Invase", "MaskLaw", "Masker", "MemoryWarning",
+    "MissingExtra", "MonaiUNet", "OutputError", "PostHoc", "RealX", "Roar", "SavedError",
+    "Scores", "SetMLP", "Shift", "SubsetCollection", "Superpixels", "Synthetic", "Token",
+    "Training", "UNet", "UniformSize", "UnmaskedError", "UnmaskedWarning", "Zero",
+    "selection_quality", "synthetic",
 ]  # fmt: skip
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from unmasked.explainers import L2X, BaseX, Full, Invase, RealX
     from unmasked.explanation import Explanation
+    from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
     from unmasked.masking import Groups, Masker, Token, Zero
     from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
     from unmasked.metrics import selection_quality
@@ -46,8 +47,10 @@ _HOME = {
     "BaseX": "explainers",
     "Bernoulli": "masklaws",
     "Blur": "superpixels",
+    "CNN": "imagenetworks",
     "CoverageWarning": "errors",
     "DataWarning": "errors",
+    "DenseNet121": "imagenetworks",
     "EvalX": "evaluation",
     "ExactPosterior": "evaluation",
     "Explanation": "explanation",
@@ -63,6 +66,7 @@ _HOME = {
     "Masker": "masking",
     "MemoryWarning": "errors",
     "MissingExtra": "errors",
+    "MonaiUNet": "imagenetworks",
     "OutputError": "errors",
     "PostHoc": "evaluation",
     "RealX": "explainers",
@@ -76,6 +80,7 @@ _HOME = {
     "Synthetic": "data",
     "Token": "masking",
     "Training": "engine",
+    "UNet": "imagenetworks",
     "UniformSize": "masklaws",
     "UnmaskedError": "errors",
     "UnmaskedWarning": "errors",
@@ -85,6 +90,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CNN",
     "L2X",
     "MLP",
     "BaseX",
@@ -92,6 +98,7 @@ __all__ = [
     "Blur",
     "CoverageWarning",
     "DataWarning",
+    "DenseNet121",
     "EvalX",
     "ExactPosterior",
     "Explanation",
@@ -105,6 +112,7 @@ __all__ = [
     "Masker",
     "MemoryWarning",
     "MissingExtra",
+    "MonaiUNet",
     "OutputError",
     "PostHoc",
     "RealX",
@@ -118,6 +126,7 @@ __all__ = [
     "Synthetic",
     "Token",
     "Training",
+    "UNet",
     "UniformSize",
     "UnmaskedError",
     "UnmaskedWarning",

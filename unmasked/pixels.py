@@ -180,11 +180,13 @@ class ForImages:
 
     An `MLP` reads the row as it is. A module is given (batch, *shape); so is what a factory makes,
     which is called with the shape (channels, height, width) and the number of outputs. What they
-    return may be a map (batch, 1, rows, columns), one logit for each cell.
+    return may be a map (batch, 1, lines, columns), one logit for each cell of a grid; or one for
+    each pixel, whose mean over each of the ``regions`` (height, width) is then taken.
     """
 
     network: nn.Module | Factory
     shape: Shape
+    regions: NDArray[np.int64] | None = None
 
     def __call__(self, inputs: int, outputs: int) -> nn.Module:
         network: Any = self.network
@@ -211,14 +213,36 @@ class ForImages:
                 "with images a factory is called with ((channels, height, width), outputs) and "
                 f"must return a torch.nn.Module but returned {type(module).__name__}."
             )
-        return nn.Sequential(nn.Unflatten(1, self.shape), module, Row())
+        regions = None if outputs == self.shape[1] * self.shape[2] else self.regions
+        return nn.Sequential(nn.Unflatten(1, self.shape), module, Row(regions))
 
 
 class Row(nn.Module):
-    """A map (batch, …) as rows (batch, outputs); what is no map is left for others to refuse."""
+    """A map (batch, …) as rows (batch, outputs); what is no map is left for others to refuse.
+
+    A map of all pixels (batch, 1, height, width) becomes its means over ``regions``.
+    """
+
+    def __init__(self, regions: NDArray[np.int64] | None = None) -> None:
+        super().__init__()
+        self.size = None if regions is None else tuple(regions.shape)
+        index = torch.zeros(0, dtype=torch.long)
+        if regions is not None:
+            index = torch.from_numpy(np.ascontiguousarray(regions).ravel())
+        # not saved with the weights: the masker knows them
+        self.register_buffer("index", index, persistent=False)
+        self.register_buffer("shares", 1 / torch.bincount(index).float(), persistent=False)
 
     def forward(self, x: Any) -> Any:
-        return x.flatten(1) if isinstance(x, Tensor) and x.dim() > 2 else x
+        if not isinstance(x, Tensor) or x.dim() <= 2:
+            return x
+        flat = x.flatten(1)
+        if self.size is None or x.dim() != 4 or x.shape[1] != 1 or tuple(x.shape[2:]) != self.size:
+            return flat
+        assert isinstance(self.index, Tensor)
+        assert isinstance(self.shares, Tensor)
+        sums = flat.new_zeros(flat.shape[0], len(self.shares)).index_add(1, self.index, flat)
+        return sums * self.shares.to(flat.dtype)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from unmasked.errors import InputError, MissingExtra, OutputError, SavedError
+from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory, SetMLP
@@ -32,6 +33,9 @@ from unmasked.superpixels import Blur, ImageMean, Superpixels
 FORMAT, VERSION = "unmasked", 2
 _CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
 CLASSIFIER = "estimator.skops"
+_NETWORKS: dict[str, Any] = {
+    kind.__name__: kind for kind in (MLP, SetMLP, CNN, UNet, DenseNet121, MonaiUNet)
+}
 _TRUSTED = ("sklearn", "numpy", "scipy")  # packages whose classes a saved classifier may hold
 
 
@@ -203,8 +207,8 @@ def law_from(config: dict[str, Any]) -> MaskLaw | None:
 
 def network_config(network: nn.Module | Factory) -> dict[str, Any]:
     """How to build a network again; one of the user's own is named but not stored."""
-    if isinstance(network, MLP | SetMLP):
-        return {"kind": type(network).__name__, **asdict(network)}
+    if type(network) in _NETWORKS.values():
+        return {"kind": type(network).__name__, **asdict(network)}  # type: ignore[call-overload]
     return {"kind": "custom", "name": type(network).__name__}
 
 
@@ -214,13 +218,17 @@ def network_from(
     """The inverse of `network_config`; ``given`` stands in for a custom network."""
     if given is not None:
         return given
-    kinds: dict[str, type[MLP] | type[SetMLP]] = {"MLP": MLP, "SetMLP": SetMLP}
-    if config["kind"] not in kinds:
+    if config["kind"] not in _NETWORKS:
         raise SavedError(
             f"the saved model uses its own {what} {config['name']}; pass one as load({what}=…)."
         )
-    values = {name: value for name, value in config.items() if name != "kind"}
-    return kinds[config["kind"]](**{**values, "hidden": tuple(values["hidden"])})
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in config.items()
+        if name != "kind"
+    }
+    made: Factory = _NETWORKS[config["kind"]](**values)
+    return made
 
 
 def classes_config(classes: NDArray[Any]) -> dict[str, Any]:

@@ -261,12 +261,10 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     @property
     def _selector_network(self) -> nn.Module | Factory:
         """The selector to build, from whole rows."""
-        columns = self.columns_
-        return (
-            ForImages(self._selector, columns.shape)
-            if isinstance(columns, Pixels)
-            else (self._selector)
-        )
+        if not isinstance(self.columns_, Pixels):
+            return self._selector
+        regions = self.masker_.map if isinstance(self.masker_, Superpixels) else None
+        return ForImages(self._selector, self.columns_.shape, regions)
 
     @property
     def _fitted(self) -> bool:

@@ -1,0 +1,165 @@
+"""Networks for pictures: sizes, stacks, means over superpixels, saving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from unmasked import (
+    CNN,
+    DenseNet121,
+    InputError,
+    MissingExtra,
+    MonaiUNet,
+    RealX,
+    Superpixels,
+    Training,
+    UNet,
+)
+from unmasked import imagenetworks as networks
+from unmasked.engine.stack import Stack
+from unmasked.networks import build
+from unmasked.pixels import ForImages, Row
+
+CPU = torch.device("cpu")
+SHAPE = (2, 9, 13)
+INPUTS = 2 * 9 * 13
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 2, 3), (3, 9, 13), (1, 28, 28), (1, 33, 64)])
+@pytest.mark.parametrize("widths", [(8,), (4, 8), (8, 16, 24, 8)])
+def test_any_size_works(shape: tuple[int, int, int], widths: tuple[int, ...]) -> None:
+    x = torch.randn(2, *shape)
+    assert CNN(widths)(shape, 5)(x).shape == (2, 5)
+    assert UNet(widths)(shape, 5)(x).shape == (2, 1, *shape[1:])
+
+
+@pytest.mark.parametrize("factory", [CNN((4, 8)), UNet((4, 8))])
+def test_an_image_does_not_feel_its_neighbours(factory: Any) -> None:
+    module = factory(SHAPE, 3).double().train()
+    x = random(6, *SHAPE)
+    torch.testing.assert_close(module(x)[2:3], module(x[2:3]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("factory", [CNN((4, 8)), UNet((4, 8))])
+def test_many_as_one_are_those_networks(factory: Any) -> None:
+    """Values and gradients, with rows of their own."""
+    regions = Superpixels((3, 4)).bound(SHAPE).map
+    made = [build(ForImages(factory, SHAPE, regions), INPUTS, 12, s).double() for s in range(3)]
+    stack = Stack(made, CPU, torch.float64, random(2, INPUTS))
+    assert stack.mode == "vmap"
+    x, weight = random(3, 4, INPUTS, seed=1), random(3, 4, 12, seed=2)
+    leaves = stack.weights(learn=True)
+    result = stack.forward(leaves, x, training=True)
+    found = torch.autograd.grad((result * weight).sum(), list(leaves.values()))
+    for i, module in enumerate(made):
+        alone = module(x[i])
+        # sums of a few hundred numbers of about 1, in double precision
+        torch.testing.assert_close(result[i], alone, rtol=0, atol=1e-11)
+        gradients = torch.autograd.grad((alone * weight[i]).sum(), list(module.parameters()))
+        for own, expected in zip(found, gradients, strict=True):
+            torch.testing.assert_close(own[i], expected, rtol=0, atol=1e-10)
+
+
+# ---------------------------------------------------------------------- means over superpixels
+
+
+def test_a_map_of_pixels_becomes_means_over_regions() -> None:
+    regions = np.array([[0, 0, 1], [2, 1, 1]])
+    x = torch.arange(12.0).reshape(2, 1, 2, 3)
+    expected = torch.tensor([[0.5, 11 / 3, 3.0], [6.5, 29 / 3, 9.0]])
+    torch.testing.assert_close(Row(regions)(x), expected)
+
+
+def test_what_is_no_map_of_pixels_is_only_flattened() -> None:
+    regions = np.array([[0, 0, 1], [2, 1, 1]])
+    cells, logits = torch.rand(2, 1, 3, 1), torch.rand(2, 3)
+    assert torch.equal(Row(regions)(cells), cells.flatten(1))
+    assert Row(regions)(logits) is logits
+    assert torch.equal(Row()(torch.ones(2, 1, 2, 3)), torch.ones(2, 6))
+
+
+def test_each_pixel_a_feature_keeps_its_logit() -> None:
+    regions = Superpixels().bound(SHAPE).map
+    module = ForImages(UNet((4,)), SHAPE, regions)(INPUTS, 9 * 13)
+    x = torch.randn(2, INPUTS)
+    torch.testing.assert_close(module(x), module[1](x.reshape(2, *SHAPE)).flatten(1))
+
+
+# ---------------------------------------------------------------------- through the API
+
+
+@pytest.mark.parametrize(
+    "masker", [Superpixels(4), Superpixels(labels=np.arange(64).reshape(8, 8) // 16)]
+)
+def test_an_explainer_with_small_networks_learns_and_is_saved(masker: Any, tmp_path: Path) -> None:
+    """The label is the brightness of the upper left quarter."""
+    random_rows = np.random.default_rng(0)
+    x = random_rows.normal(size=(300, 1, 8, 8)).astype(np.float32)
+    x[:, :, :4, :4] += np.where(np.arange(300) % 2, 1.0, -1.0)[:, None, None, None]
+    y = np.arange(300) % 2
+    explainer = RealX(
+        sparsity=0.3,
+        masker=masker,
+        predictor=CNN((8, 16)),
+        selector=UNet((8, 8)),
+        training=Training(epochs=12, batch_size=50, selector_learning_rate=5e-3),
+        device="cpu",
+        progress=False,
+        random_state=0,
+    ).fit(x, y)
+    assert (explainer.predict(x) == y).mean() > 0.9
+    explainer.save(tmp_path / "model")
+    loaded = RealX.load(tmp_path / "model", device="cpu")
+    assert loaded.predictor == CNN((8, 16))
+    assert loaded.selector == UNet((8, 8))
+    assert np.array_equal(loaded.explain(x).masks, explainer.explain(x).masks)
+
+
+# ---------------------------------------------------------------------- MONAI's
+
+
+def test_monais_networks_have_the_papers_shapes() -> None:
+    x = torch.randn(2, 2, 32, 32)
+    assert DenseNet121()((2, 32, 32), 3).eval()(x).shape == (2, 3)
+    assert MonaiUNet()((2, 32, 32), 16)(x).shape == (2, 1, 32, 32)
+    dense = DenseNet121()((1, 128, 128), 2)
+    assert sum(p.numel() for p in dense.parameters()) == 6_949_634  # 6.95 million
+
+
+def test_a_size_that_monais_unet_cannot_halve_is_refused() -> None:
+    with pytest.raises(InputError, match=r"multiples of 8 but are 28 × 28; use UNet"):
+        MonaiUNet()((1, 28, 28), 16)
+
+
+def test_without_monai_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(networks, "import_module", missing)
+    for factory in (DenseNet121(), MonaiUNet()):
+        with pytest.raises(MissingExtra, match=r'pip install "unmasked\[images\]"'):
+            factory((1, 32, 32), 2)
+
+
+@pytest.mark.parametrize("widths", [(), (0,), (12,), (8.0,), 8, "8"])
+@pytest.mark.parametrize("kind", [CNN, UNet])
+def test_impossible_widths_are_refused(kind: Any, widths: Any) -> None:
+    with pytest.raises(InputError, match="widths must list whole numbers"):
+        kind(widths)
+
+
+def test_a_module_of_ones_own_is_copied() -> None:
+    own = nn.Sequential(nn.Flatten(), nn.Linear(INPUTS, 3))
+    made = ForImages(own, SHAPE)(INPUTS, 3)
+    made[1][1].weight.data.zero_()
+    assert own[1].weight.abs().sum() > 0
