@@ -274,14 +274,13 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("vectorise", [True, False])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES.keys())
-def test_leading_axes_are_nested_loops(shapes: Any, vectorise: bool) -> None:
+def test_leading_axes_are_nested_loops(shapes: Any) -> None:
     (w1, s1), (w2, s2), (w3, s3) = shapes
     logits = random(w1, s1, 5, 4, seed=1)
     pair = Pair(random(w2, s2, 5, seed=2), random(w2, s2, 0, seed=3))
     level = random(w3, s3, seed=4)
-    result = over_leading(one_setting, 2, logits, pair, level, vectorise=vectorise)
+    result = over_leading(one_setting, 2, logits, pair, level)
     worlds, settings = max(w1, w2, w3), max(s1, s2, s3)
     assert isinstance(result, Pair)
     assert result.total.shape == (worlds, settings, 5)
@@ -293,28 +292,16 @@ def test_leading_axes_are_nested_loops(shapes: Any, vectorise: bool) -> None:
             torch.testing.assert_close(result.total[w, s], alone.total, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("vectorise", [True, False])
-def test_gradients_of_what_is_shared_are_summed(vectorise: bool) -> None:
+def test_gradients_of_what_is_shared_are_summed() -> None:
     shared = random(1, 5, seed=1).requires_grad_()
     own = random(3, 5, seed=2)
-    over_leading(torch.dot, 1, shared, own, vectorise=vectorise).sum().backward()
+    over_leading(torch.dot, 1, shared, own).sum().backward()
     assert shared.grad is not None
     torch.testing.assert_close(shared.grad[0], own.sum(0), rtol=0, atol=1e-14)
 
 
 def test_no_axes_are_a_plain_call() -> None:
     assert over_leading(lambda a, b: a + b, 0, torch.tensor(1), torch.tensor(2)) == 3
-
-
-def test_what_vmap_refuses_runs_one_at_a_time() -> None:
-    def branching(x: Tensor) -> Tensor:
-        return x if float(x.sum()) > 0 else -x
-
-    x = random(4, 3, seed=1)
-    with pytest.raises(RuntimeError, match="vmap"):
-        over_leading(branching, 1, x)
-    found = over_leading(branching, 1, x, vectorise=False)
-    assert torch.equal(found, torch.stack([branching(own) for own in x]))
 
 
 # ---------------------------------------------------------------------- noise

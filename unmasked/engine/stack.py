@@ -243,13 +243,10 @@ class Networks:
         return stack.run_layers(values, x, training=False, ready=self.ready)
 
 
-def over_leading(
-    function: Callable[..., Any], axes: int, *arguments: Any, vectorise: bool = True
-) -> Any:
+def over_leading(function: Callable[..., Any], axes: int, *arguments: Any) -> Any:
     """Map a function that is written for one setting over ``axes`` leading axes.
 
-    An axis of length 1 in an argument is the same for all: it is not copied. What vmap refuses
-    runs one at a time (``vectorise=False``).
+    An axis of length 1 in an argument is the same for all: it is not copied.
     """
     if axes == 0:
         return function(*arguments)
@@ -264,11 +261,10 @@ def over_leading(
 
     def inner(*own: Any) -> Any:
         parts = pytree.tree_unflatten(list(own), structure)
-        return over_leading(function, axes - 1, *parts, vectorise=vectorise)
+        return over_leading(function, axes - 1, *parts)
 
-    if vectorise and length > 1:
+    if length > 1:
         axis = [0 if leaf.shape[0] == length else None for leaf in leaves]
         rest = [leaf if where == 0 else leaf[0] for leaf, where in zip(leaves, axis, strict=True)]
         return torch.vmap(inner, in_dims=tuple(axis))(*rest)
-    results = [inner(*(leaf[min(i, leaf.shape[0] - 1)] for leaf in leaves)) for i in range(length)]
-    return pytree.tree_map(lambda *parts: torch.stack(parts), *results)
+    return pytree.tree_map(lambda part: part.unsqueeze(0), inner(*(leaf[0] for leaf in leaves)))
