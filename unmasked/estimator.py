@@ -78,6 +78,11 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, _ = from_dataset(X)
         if is_images(X) or self._of_images(reset):
             return self._read_images(X, reset=reset)
+        if reset and isinstance(self._masker, Superpixels | Fill) and np.ndim(X) == 3:
+            raise InputError(
+                "images must come as (rows, channels, height, width), with one channel for grey, "
+                f"but came with shape {tuple(np.shape(X))}; use X[:, None]."
+            )
         if hasattr(X, "detach"):
             X = X.detach().cpu().numpy()
         if isinstance(X, pd.DataFrame):

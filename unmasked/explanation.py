@@ -164,6 +164,8 @@ class Explanation:
 
         if row is not None and not -len(self) <= row < len(self):
             raise InputError(f"row must lie between 0 and {len(self) - 1} but is {row}.")
+        if image is not None and row is None:
+            raise InputError("image= needs the row that it is the image of; give plot(row, …).")
         if self.pixels is not None:
             if row is None:
                 rates = self.masks.mean(0) if len(self) else np.zeros(self.masks.shape[1])

@@ -19,7 +19,7 @@ from unmasked.engine.optimiser import Optimiser
 from unmasked.engine.program import Program
 from unmasked.engine.rows import Batch
 from unmasked.engine.stack import Weights
-from unmasked.errors import UnmaskedWarning
+from unmasked.errors import InputError, UnmaskedWarning
 
 Augment = Callable[[Tensor, Tensor], Tensor]
 _CHANCES = 8  # uniform numbers that an augmentation has for each row
@@ -119,7 +119,15 @@ class Stepper:
         x, target, masks = program.train.take(program.worlds, program.columns, rows)
         if self._augment is not None:
             u = draws["augment"][:, 0]  # (W, B, 8)
-            x = self._augment(x.flatten(0, 1), u.flatten(0, 1)).reshape(x.shape)
+            rows_of_all = x.flatten(0, 1)
+            changed = self._augment(rows_of_all, u.flatten(0, 1))
+            if not isinstance(changed, Tensor) or changed.shape != rows_of_all.shape:
+                came = getattr(changed, "shape", None)
+                raise InputError(
+                    f"augment must return rows of shape {tuple(rows_of_all.shape)} but returned "
+                    f"{type(changed).__name__ if came is None else tuple(came)}."
+                )
+            x = changed.reshape(x.shape)
         return leaves, Batch(x, target, masks, draws)
 
     # ------------------------------------------------------------------ CUDA
