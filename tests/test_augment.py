@@ -28,6 +28,7 @@ from unmasked import (
     methods,
 )
 from unmasked.engine import Method, Settings, Trained, loop
+from unmasked.engine.program import Program
 from unmasked.pixels import Flattened
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -214,6 +215,18 @@ def test_chances_are_uniform_and_never_come_twice() -> None:
     # uniform numbers have variance 1/12; a mean of n products of two of them n times less
     together = torch.corrcoef(u.T) - torch.eye(CHANCES)
     assert together.abs().max() < 5 / math.sqrt(len(u))
+
+
+def test_chances_are_not_those_of_the_masks() -> None:
+    """Else a row's shift would say which of its features are shown."""
+    rows = data(20)
+    program = Program(method(), SIX, [rows], [rows], torch.device("cpu"), torch.float64)
+    draws = program.noise(frozenset({"predictor", "selector"}), 20, 0, 0, CHANCES)
+    u = draws.pop("augment")
+    assert u.shape == (2, 1, 20, CHANCES)
+    assert set(draws) == {"predictor", "selector"}
+    for other in draws.values():
+        assert not torch.isin(u, other).any()
 
 
 def test_every_member_of_an_evaluator_has_chances_of_its_own() -> None:
