@@ -169,10 +169,17 @@ class Explanation:
         if self.pixels is not None:
             if row is None:
                 rates = self.masks.mean(0) if len(self) else np.zeros(self.masks.shape[1])
-                return plots.pixel_map(rates[self.pixels], title="how often shown", ax=ax)
+                return plots.pixel_map(
+                    rates[self.pixels], title="how often shown", scale="share of the images", ax=ax
+                )
             if image is None:
                 chances = self.probabilities[row][self.pixels]
                 return plots.pixel_map(chances, title=f"image {self.index[row]}", ax=ax)
+            if np.shape(image)[-2:] != self.pixels.shape:
+                raise InputError(
+                    f"the image must be {self.pixels.shape[0]} × {self.pixels.shape[1]} pixels, as "
+                    f"the explained ones, but came with shape {np.shape(image)}."
+                )
             shown = self.masks[row][self.pixels]
             return plots.over_image(image, shown, title=f"image {self.index[row]}", ax=ax)
         if image is not None:

@@ -109,12 +109,18 @@ def heat_map(
     return ax
 
 
-def pixel_map(values: NDArray[Any], *, title: str, ax: Axes | None = None) -> Axes:
+def pixel_map(
+    values: NDArray[Any],
+    *,
+    title: str,
+    scale: str = "probability of being shown",
+    ax: Axes | None = None,
+) -> Axes:
     """Numbers from 0 to 1 for each pixel, (height, width), as a heat map with its scale."""
     height, width = values.shape
     ax = _axes(ax, 4.2 * min(2.0, max(0.5, width / height)) + 0.8, 4.2)
     drawn = ax.imshow(values, vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
-    ax.figure.colorbar(drawn, ax=ax, shrink=0.8, label="probability of being shown")
+    ax.figure.colorbar(drawn, ax=ax, shrink=0.8, label=scale)
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set_title(title)

@@ -209,8 +209,11 @@ def check_method(method: Method, settings: Settings, columns: int, explanations:
         )
     width = method.masker.width(columns)
     for name, own in [*method.learners.items(), ("selector", method.selector)]:
-        reads_a_set = own is not None and isinstance(own.network, SetMLP)
-        if reads_a_set and (name == "selector" or width != 2 * columns):
+        network = getattr(own, "network", None)
+        inner = getattr(network, "network", network)  # a wrapper for images checks predictors
+        if (name == "selector" and isinstance(inner, SetMLP)) or (
+            isinstance(network, SetMLP) and width != 2 * columns
+        ):
             raise InputError(
                 "SetMLP is a predictor that takes values and mask side by side, but came as "
                 f"the {name} with {method.masker}; use it with masker=Token()."

@@ -58,7 +58,8 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
         if features > _MOST_FEATURES:
             raise InputError(
                 f"a model for every subset needs at most {_MOST_FEATURES} features but there are "
-                f"{features} (2^{features} models); use EvalX, or group columns with groups=…"
+                f"{features} (2^{features} models); use EvalX, or group columns with groups=… "
+                "(pixels with a coarser Superpixels)."
             )
         trained = fit(
             methods.subsets(self.masker_, self._predictor_network),
