@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy import sparse
 from small_tables import (
     EXPLAINERS,
@@ -233,7 +232,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise Trained
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
+    monkeypatch.setattr(Optimiser, "step", refuse)
 
 
 @pytest.mark.usefixtures("no_training")
