@@ -15,7 +15,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
-from torch.utils.data import Dataset
 
 from unmasked.columns import Columns, GroupSpec
 from unmasked.engine import Data, Trained, Training
@@ -25,7 +24,7 @@ from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
 from unmasked.masklaws import MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory, build
-from unmasked.pixels import Flattened, ForImages, Pixels, from_dataset, is_images, read_images
+from unmasked.pixels import Flattened, ForImages, Pixels, is_images, read_images, unpacked
 from unmasked.storage import (
     classes_config,
     classes_from,
@@ -74,8 +73,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not reset and fitted:
             check_is_fitted(self)
-        if isinstance(X, Dataset):
-            X, _ = from_dataset(X)
+        X, _ = unpacked(X, None, labels=False)
         if is_images(X) or self._of_images(reset):
             return self._read_images(X, reset=reset)
         if reset and isinstance(self._masker, Superpixels | Fill) and np.ndim(X) == 3:
@@ -150,9 +148,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Data, Data, Targets, int]:
         """Learn columns and classes; return training and validation rows, and the seed."""
         self._check_parts()
-        if isinstance(X, Dataset):
-            X, labels = from_dataset(X)
-            y = labels if y is None and model is None else y
+        X, y = unpacked(X, y, labels=model is None)
         table = self._read(X, reset=True)
         targets = self._targets(X, y, len(table), model, fitting=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -174,9 +170,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__}(validation=0.2)."
             )
         X_valid, y_valid = validation
-        if isinstance(X_valid, Dataset):
-            X_valid, labels = from_dataset(X_valid)
-            y_valid = labels if y_valid is None and model is None else y_valid
+        X_valid, y_valid = unpacked(X_valid, y_valid, labels=model is None)
         other = self._read(X_valid, reset=False, fitted=False)
         other_targets = self._targets(X_valid, y_valid, len(other), model, fitting=False)
         return (

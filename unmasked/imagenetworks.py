@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, interpolate
 
 from unmasked.errors import InputError, MissingExtra
-from unmasked.shapes import Float
+from unmasked.shapes import Float, ImageShape
 
-Shape = tuple[int, int, int]
 _GROUPS = 8
 
 
@@ -64,7 +63,7 @@ class CNN:
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", _check_widths(self.widths))
 
-    def __call__(self, shape: Shape, outputs: int) -> nn.Module:
+    def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
         return _Predictor(shape[0], self.widths, outputs)
 
 
@@ -103,7 +102,7 @@ class UNet:
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", _check_widths(self.widths))
 
-    def __call__(self, shape: Shape, outputs: int) -> nn.Module:
+    def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
         return _UNet(shape[0], self.widths)
 
 
@@ -135,7 +134,7 @@ class DenseNet121:
 
     dropout: float = 0.0
 
-    def __call__(self, shape: Shape, outputs: int) -> nn.Module:
+    def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
         nets = _monai("DenseNet121")
         module: nn.Module = nets.DenseNet121(
             spatial_dims=2, in_channels=shape[0], out_channels=outputs, dropout_prob=self.dropout
@@ -153,7 +152,7 @@ class MonaiUNet:
     channels: tuple[int, ...] = (16, 32, 64, 128)
     residual_units: int = 2
 
-    def __call__(self, shape: Shape, outputs: int) -> nn.Module:
+    def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
         step = 2 ** (len(self.channels) - 1)
         if shape[1] % step or shape[2] % step:
             raise InputError(

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from unmasked.errors import InputError
 from unmasked.networks import MLP, Factory, SetMLP
-
-Shape = tuple[int, int, int]
-"""Channels, height, width."""
+from unmasked.shapes import ImageShape
 
 
 def is_images(x: Any) -> bool:
@@ -50,6 +49,17 @@ def read_images(x: Any) -> NDArray[np.float32]:
             "NaN and infinite values."
         )
     return values
+
+
+def unpacked(x: Any, y: Any, *, labels: bool) -> tuple[Any, Any]:
+    """A ``Dataset`` as its images and, where ``labels`` are wanted and none came, its labels.
+
+    Anything else is returned as it came.
+    """
+    if not isinstance(x, Dataset):
+        return x, y
+    images, own = from_dataset(x)
+    return images, own if labels and y is None else y
 
 
 def from_dataset(dataset: Any) -> tuple[Any, Any]:
@@ -104,7 +114,7 @@ class Pixels:
     """The size of the images, each channel's mean and scale over training pixels, and the names of
     the features (set by the masker: a pixel or a superpixel each)."""
 
-    shape: Shape
+    shape: ImageShape
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     features: tuple[str, ...]
@@ -185,7 +195,7 @@ class ForImages:
     """
 
     network: nn.Module | Factory
-    shape: Shape
+    shape: ImageShape
     regions: NDArray[np.int64] | None = None
 
     def __call__(self, inputs: int, outputs: int) -> nn.Module:
@@ -289,7 +299,7 @@ class Flattened:
     """An augmentation of pictures as one of rows."""
 
     augment: Any
-    shape: Shape
+    shape: ImageShape
 
     def __call__(self, x: Tensor, u: Tensor) -> Tensor:
         result: Any = self.augment(x.reshape(-1, *self.shape), u)

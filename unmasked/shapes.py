@@ -21,3 +21,6 @@ else:
                 return item[0]
 
         Bool = Float = _Unchecked
+
+ImageShape = tuple[int, int, int]
+"""Channels, height, width."""

@@ -20,9 +20,7 @@ from torch.nn.functional import conv2d, pad
 
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
-from unmasked.shapes import Float
-
-Shape = tuple[int, int, int]
+from unmasked.shapes import Float, ImageShape
 
 
 class Fill(Masker):
@@ -108,7 +106,7 @@ class Superpixels(Masker):
     grid: int | tuple[int, int] | None = None
     labels: Any = None
     masker: Masker = field(default_factory=Token)
-    shape: Shape | None = None
+    shape: ImageShape | None = None
 
     def __post_init__(self) -> None:
         if self.grid is not None and self.labels is not None:
@@ -194,7 +192,7 @@ class Superpixels(Masker):
         return tuple(np.tile(self.map.ravel(), self._shape[0]).tolist())
 
     @property
-    def _shape(self) -> Shape:
+    def _shape(self) -> ImageShape:
         if self.shape is None:
             raise InputError(
                 "Superpixels must know the images' size; fit on images, or use "
@@ -214,7 +212,7 @@ class Superpixels(Masker):
         return self.masker.width(columns)
 
     @property
-    def shown_shape(self) -> Shape:
+    def shown_shape(self) -> ImageShape:
         """(channels, height, width) of what a predictor is shown."""
         channels, height, width = self._shape
         total = self.width(channels * height * width)

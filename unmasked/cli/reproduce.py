@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -18,6 +18,9 @@ from unmasked.cli.common import (
     one_sentence_errors,
 )
 from unmasked.errors import InputError
+
+if TYPE_CHECKING:
+    from unmasked.reproduce.rows import Reproduction
 
 Number = TypeVar("Number", int, float)
 app = typer.Typer(
@@ -74,13 +77,8 @@ def synthetic(
             raise InputError(
                 f"--seeds must be at least 1 and --rows at least 100 but are {seeds} and {rows}."
             )
-        names = _list(sets)
-        chosen = tuple(recipes.one_of("set", name, recipes.DATASETS) for name in names)
-        asked = recipes.EXPLAINERS if methods is None else tuple(_list(methods))
-        explainers = tuple(recipes.one_of("method", name, recipes.EXPLAINERS) for name in asked)
-        for what, values in (("--sets", chosen), ("--methods", explainers)):
-            if not values or len(set(values)) < len(values):
-                raise InputError(f"{what} must list different names but is {', '.join(values)!r}.")
+        chosen = _names("set", sets, recipes.DATASETS)
+        explainers = _names("method", methods, recipes.EXPLAINERS)
         recipe = replace(
             recipe,
             rows=rows,
@@ -106,15 +104,7 @@ def synthetic(
             show=False if quiet or json else "auto",
             command=command_line(),
         )
-        if json:
-            typer.echo((folder / "results.json").read_text(encoding="utf-8"))
-        elif not quiet:
-            typer.echo((folder / "tables.txt").read_text(encoding="utf-8"))
-            training = sum(value for name, value in result.seconds.items() if name != "all")
-            typer.echo(
-                f"{training:.0f} s of training, {result.seconds['all']:.0f} s in all. "
-                f"Tables: {folder / 'tables.html'}"
-            )
+        _show(result, json=json, quiet=quiet)
 
 
 @app.command()
@@ -149,15 +139,11 @@ def mnist(
         from unmasked.data.mnist import mnist as load
         from unmasked.reproduce import imagerecipes as recipes
         from unmasked.reproduce.mnist import run_mnist
-        from unmasked.reproduce.recipes import one_of
 
         recipe = recipes.preset(preset)
         if seeds < 1:
             raise InputError(f"--seeds must be at least 1 but is {seeds}.")
-        asked = recipes.EXPLAINERS if methods is None else tuple(_list(methods))
-        explainers = tuple(one_of("method", name, recipes.EXPLAINERS) for name in asked)
-        if not explainers or len(set(explainers)) < len(explainers):
-            raise InputError(f"--methods must list different names but is {methods!r}.")
+        explainers = _names("method", methods, recipes.EXPLAINERS)
         recipe = replace(
             recipe,
             prices=_numbers("--sparsities", sparsities, float, recipe.prices),
@@ -177,15 +163,35 @@ def mnist(
             show=False if quiet or json else "auto",
             command=command_line(),
         )
-        if json:
-            typer.echo((folder / "results.json").read_text(encoding="utf-8"))
-        elif not quiet:
-            typer.echo((folder / "tables.txt").read_text(encoding="utf-8"))
-            training = sum(value for name, value in result.seconds.items() if name != "all")
-            typer.echo(
-                f"{training:.0f} s of training, {result.seconds['all']:.0f} s in all. "
-                f"Tables: {folder / 'tables.html'}, pictures: {folder / 'gallery.html'}"
-            )
+        _show(result, json=json, quiet=quiet)
+
+
+def _names(what: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names a user listed; all that are known where none was."""
+    from unmasked.reproduce.recipes import one_of
+
+    if text is None:
+        return known
+    names = tuple(one_of(what, name, known) for name in _list(text))
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"--{what}s must list different names but is {', '.join(names)!r}.")
+    return names
+
+
+def _show(result: Reproduction, *, json: bool, quiet: bool) -> None:
+    """What a command prints at its end."""
+    folder, seconds = result.folder, result.seconds
+    if json:
+        typer.echo((folder / "results.json").read_text(encoding="utf-8"))
+    elif not quiet:
+        typer.echo((folder / "tables.txt").read_text(encoding="utf-8"))
+        training = sum(value for name, value in seconds.items() if name != "all")
+        gallery = folder / "gallery.html"
+        pictures = f", pictures: {gallery}" if gallery.is_file() else ""
+        typer.echo(
+            f"{training:.0f} s of training, {seconds['all']:.0f} s in all. "
+            f"Tables: {folder / 'tables.html'}{pictures}"
+        )
 
 
 def _list(text: str) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from torch.utils.data import Dataset
 
 from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table
@@ -24,7 +23,7 @@ from unmasked.metrics import (
     log_likelihoods,
     mean_statistic,
 )
-from unmasked.pixels import from_dataset
+from unmasked.pixels import unpacked
 from unmasked.superpixels import Superpixels
 from unmasked.targets import Targets
 
@@ -77,9 +76,7 @@ class Evaluator(ABC):
                 "an explanation (or masks) and at least 1 bootstrap draw are needed, but came as "
                 f"{type(explanation).__name__} and {bootstrap_draws!r}."
             )
-        if isinstance(X, Dataset):
-            X, labels = from_dataset(X)
-            y = labels if y is None and getattr(self, "model", None) is None else y
+        X, y = unpacked(X, y, labels=getattr(self, "model", None) is None)
         inputs = self._inputs(X)
         if isinstance(explanation, Explanation):
             self._check_names(explanation)

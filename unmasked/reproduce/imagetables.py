@@ -16,6 +16,7 @@ from unmasked.reproduce.summary import (
 )
 from unmasked.reproduce.tables import Block, Table
 
+DATASET, RANDOM = "MNIST", "random, as {}"
 METHODS = ("FULL", "REAL-X", "L2X", "INVASE", "BASE-X")
 # Table 2 of the paper, as fractions.
 PUBLISHED: dict[str, dict[str, float]] = {
@@ -89,7 +90,7 @@ def _notes(rows: list[dict[str, Any]], tolerance: float) -> list[str]:
 def _chosen(summaries: Summaries, names: dict[str, str], *, beside: bool) -> TableBlock:
     lines = []
     for name in METHODS:
-        summary = summaries.get(("MNIST", name))
+        summary = summaries.get((DATASET, name))
         if summary is None:
             continue
         lines.append([name, *_cells(summary, names), summary.setting])
@@ -97,7 +98,7 @@ def _chosen(summaries: Summaries, names: dict[str, str], *, beside: bool) -> Tab
             paper = PUBLISHED[name]
             theirs = [number(paper[k]) if k in paper else NOTHING for k in names]
             lines.append([f"{name}, paper", *theirs, setting_text([paper])])
-        random = summaries.get(("MNIST", f"random, as {name}"))
+        random = summaries.get((DATASET, RANDOM.format(name)))
         if random is not None:
             lines.append([random.method, *_cells(random, names), NOTHING])
     return TableBlock(["", *names.values(), "λ or k"], lines)
@@ -112,7 +113,7 @@ def _every(rows: list[dict[str, Any]], method: str) -> TableBlock:
         if row["method"] == method and row["setting"] not in settings:
             settings.append(row["setting"])
     for setting in settings:
-        for name in (method, f"random, as {method}"):
+        for name in (method, RANDOM.format(method)):
             own = [r for r in rows if r["method"] == name and r["setting"] == setting]
             figures = {
                 key: Figure({r["seed"]: r["metrics"][key] for r in own if key in r["metrics"]})
@@ -134,23 +135,23 @@ def image_lead(rows: list[dict[str, Any]]) -> list[str]:
     summaries = summarise(rows)
 
     def mean(method: str, key: str) -> str:
-        return number(summaries["MNIST", method].metrics[key].mean)
+        return number(summaries[DATASET, method].metrics[key].mean)
 
     found = []
-    if ("MNIST", "FULL") in summaries:
+    if (DATASET, "FULL") in summaries:
         found.append(f"FULL names {mean('FULL', 'acc')} of the digits (paper 0.978).")
     for name in METHODS[1:]:
-        if ("MNIST", name) not in summaries:
+        if (DATASET, name) not in summaries:
             continue
-        own = summaries["MNIST", name]
+        own = summaries[DATASET, name]
         found.append(
             f"{name} at {'k' if name == 'L2X' else 'λ'} = {own.setting} shows "
             f"{100 * own.metrics['fraction'].mean:.2f}% of the pixels: ACC {mean(name, 'acc')} "
             f"under its own predictor (paper {number(PUBLISHED[name]['acc'])}), eACC "
             f"{mean(name, 'eacc')} under the paper's evaluator (paper "
             f"{number(PUBLISHED[name]['eacc'])}) and {mean(name, 'eacc_varied')} under one that "
-            f"knows sparse masks; random pixels {mean(f'random, as {name}', 'eacc')} and "
-            f"{mean(f'random, as {name}', 'eacc_varied')}. The mask alone gives away "
+            f"knows sparse masks; random pixels {mean(RANDOM.format(name), 'eacc')} and "
+            f"{mean(RANDOM.format(name), 'eacc_varied')}. The mask alone gives away "
             f"{mean(name, 'macc')}."
         )
     return found

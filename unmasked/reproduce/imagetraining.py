@@ -5,8 +5,7 @@ Axes in the comments: W seeds, S settings, R images, F features, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,17 +14,15 @@ from torch import Tensor
 
 from unmasked import methods
 from unmasked.engine import Data, Settings, Trained, Training, fit
-from unmasked.engine.device import choose_device
 from unmasked.engine.method import Method
-from unmasked.engine.stack import Networks, Stack
+from unmasked.engine.stack import Stack
 from unmasked.evaluation.evaluator import SEED_SHIFT
 from unmasked.masking import Masker, Zero
 from unmasked.reproduce.imagerecipes import ImageRecipe
 from unmasked.reproduce.training import Place
-from unmasked.samplers import Sampler
+from unmasked.reproduce.worlds import probabilities, selected
 
 Masks = NDArray[np.bool_]
-_CHUNK = 2000  # images run at once
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,9 @@ class Found:
     method: str
     settings: list[dict[str, int | float]]
     masks: dict[str, Masks]
-    own: dict[str, NDArray[np.float32]]
+    own: dict[str, NDArray[np.float64]]
     epochs: NDArray[np.int64]  # (W, S)
     seconds: float
-    speed: dict[str, float] = field(default_factory=dict)
 
 
 class Workshop:
@@ -79,7 +75,6 @@ class Workshop:
         self, recipe: ImageRecipe, parts: Parts, seeds: tuple[int, ...], place: Place
     ) -> None:
         self.recipe, self.parts, self.seeds, self.place = recipe, parts, seeds, place
-        self.device = choose_device(place.device)
         self.seconds: dict[str, float] = {}
 
     def _fit(
@@ -137,7 +132,7 @@ class Workshop:
             )
             masks, own = {}, {}
             for part, rows in self.parts.by_name.items():
-                masks[part] = self.select(trained.stacks["selector"], sampler, levels, rows.x)
+                masks[part] = selected(trained, sampler, levels, self._of_every_seed(rows.x))
                 if part != "train":
                     own[part] = self.predict(
                         trained.stacks["predictor"], self.recipe.masker, rows.x, masks[part]
@@ -155,11 +150,11 @@ class Workshop:
         self.seconds[name] = sum(piece.seconds for piece in pieces)
         return _joined(pieces)
 
-    def readers(self, name: str, found: Found) -> NDArray[np.float32]:
+    def readers(self, name: str, found: Found) -> NDArray[np.float64]:
         """P(class | mask alone) on test images, (W, S, R, K): what the choice itself gives away."""
         return np.stack([self._readers_of(name, found, w) for w in range(len(self.seeds))])
 
-    def _readers_of(self, name: str, found: Found, w: int) -> NDArray[np.float32]:
+    def _readers_of(self, name: str, found: Found, w: int) -> NDArray[np.float64]:
         """The readers of one seed, one for each setting: masks of all images are large."""
         parts, settings = self.parts, range(found.masks["train"].shape[1])
         train, valid = (
@@ -176,73 +171,21 @@ class Workshop:
             valid,
         )
         self.seconds[f"mask of {name}"] = self.seconds.get(f"mask of {name}", 0.0) + trained.seconds
-        test = found.masks["test"][w]
-        return self._run(
-            Networks(trained.stacks["predictor"]),
-            test.shape[1],
-            lambda rows: _tensor(test[:, rows], self.device),
-        )
+        test = found.masks["test"][w : w + 1]
+        white = torch.ones(1, *test.shape[2:])  # all that is left of an image is its mask
+        return probabilities(trained.stacks["predictor"], Zero(), white, test)[0]
 
     # ------------------------------------------------------------------ running networks
 
-    @torch.no_grad()
-    def select(
-        self, stack: Stack, sampler: Sampler, levels: tuple[float, ...], x: NDArray[np.float32]
-    ) -> Masks:
-        """Test-time masks (W, S, R, F) of images x (R, numbers)."""
-        networks = Networks(stack.to(self.device))
-        seeds = networks.count // len(levels)
-        found = []
-        for start in range(0, len(x), _CHUNK):
-            rows = _tensor(x[start : start + _CHUNK], self.device)
-            logits = networks(rows.unsqueeze(0).expand(networks.count, -1, -1).contiguous())
-            logits = logits.reshape(seeds, len(levels), *logits.shape[1:])
-            masks = torch.stack(
-                [
-                    torch.stack([sampler.select(own[i], level) for i, level in enumerate(levels)])
-                    for own in logits
-                ]
-            )
-            found.append(masks.bool().cpu().numpy())
-        return np.concatenate(found, axis=2)
+    def _of_every_seed(self, x: NDArray[np.float32]) -> Tensor:
+        """The same images for each seed, (W, R, numbers)."""
+        return torch.from_numpy(x).expand(len(self.seeds), -1, -1)
 
-    @torch.no_grad()
     def predict(
         self, stack: Stack, masker: Masker, x: NDArray[np.float32], masks: Masks
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float64]:
         """P(class | shown) for masks (W, S, R, F); a network for each seed, or each setting."""
-        networks = Networks(stack.to(self.device))
-        seeds, settings = masks.shape[:2]
-
-        def shown(rows: slice) -> Tensor:
-            own = _tensor(masks[:, :, rows], self.device)  # (W, S, r, F)
-            images = _tensor(x[rows], self.device).expand(seeds, settings, -1, -1)
-            made = masker(images.reshape(-1, x.shape[1]), own.reshape(-1, own.shape[-1]))
-            return made.reshape(networks.count, -1, made.shape[-1])
-
-        p = self._run(networks, masks.shape[2], shown, seeds * settings)
-        return p.reshape(seeds, settings, *p.shape[1:])
-
-    def _run(
-        self,
-        networks: Networks,
-        rows: int,
-        inputs: Callable[[slice], Tensor],
-        explanations: int | None = None,
-    ) -> NDArray[np.float32]:
-        """Class probabilities (explanations, rows, K)."""
-        count = networks.count if explanations is None else explanations
-        found = []
-        with torch.no_grad():
-            for start in range(0, rows, _CHUNK):
-                some = slice(start, min(start + _CHUNK, rows))
-                logits = networks(inputs(some)).reshape(count, some.stop - some.start, -1)
-                found.append(torch.softmax(logits.double(), -1).float().cpu().numpy())
-        return np.concatenate(found, axis=1)
-
-
-def _tensor(values: NDArray[np.float32] | Masks, device: torch.device) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values)).to(device, torch.float32)
+        return probabilities(stack, masker, self._of_every_seed(x), masks)
 
 
 def _joined(pieces: list[Found]) -> Found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +26,14 @@ from unmasked.report.results import (
 from unmasked.reproduce.folder import check_same_preset, mark
 from unmasked.reproduce.imagefigures import write_figures
 from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe, check_grid
-from unmasked.reproduce.imagetables import image_lead, image_tables
+from unmasked.reproduce.imagetables import DATASET, RANDOM, image_lead, image_tables
 from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
 from unmasked.reproduce.render import write_tables
+from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.training import Place
 
-DATASET, TITLE = "MNIST", "MNIST: ours beside the paper's"
-RANDOM = "random, as {}"
+TITLE = "MNIST: ours beside the paper's"
 _ENDINGS = ("", "_varied")
-
-
-@dataclass(frozen=True)
-class ImageReproduction:
-    """All rows (see ``results.json``), what they say in words, and where the files are."""
-
-    rows: list[dict[str, Any]]
-    lead: list[str]
-    folder: Path
-    seconds: dict[str, float]
 
 
 def run_mnist(
@@ -57,7 +46,7 @@ def run_mnist(
     device: str = "auto",
     show: Show = "auto",
     command: str = "unmasked reproduce mnist",
-) -> ImageReproduction:
+) -> Reproduction:
     """Train all methods, evaluate them, write results.json, tables, figures and the gallery."""
     started = time.monotonic()
     parts = _parts(data, recipe.rows)
@@ -92,7 +81,7 @@ def run_mnist(
         )
         write_figures(part, data.test, drawn, words, facts)
     remove_checkpoints(folder)
-    return ImageReproduction(rows, words, folder, seconds)
+    return Reproduction(rows, words, folder, seconds)
 
 
 def _parts(data: Mnist, most: int | None) -> Parts:
@@ -158,26 +147,13 @@ def _judged(
     return result
 
 
-def _row(
-    seed: int, method: str, chosen: bool, metrics: dict[str, float], **setting: Any
-) -> dict[str, Any]:
-    return {
-        "dataset": DATASET,
-        "method": method,
-        "setting": setting,
-        "seed": seed,
-        "chosen": bool(chosen),
-        "metrics": metrics,
-    }
-
-
 def _rows(
     work: Workshop,
     found: Found,
     chosen: NDArray[np.int64],
     reasons: list[str],
     judges: dict[str, Trained],
-    read: NDArray[np.float32],
+    read: NDArray[np.float64],
 ) -> list[dict[str, Any]]:
     """A row for each setting, and one for random masks of the same sizes."""
     test, masks = work.parts.test, found.masks["test"]
@@ -199,13 +175,14 @@ def _rows(
                 "shown_high": float(np.quantile(shown, 0.95)),
                 "macc": float(hits(read[w, s], test.y).mean()),
             }
-            row = _row(seed, found.method, s == chosen[w], metrics, **setting)
+            row = result_row(DATASET, seed, found.method, s == chosen[w], metrics, **setting)
             row["epoch"] = int(found.epochs[w, s])
             if s == chosen[w]:
                 row["reason"] = reasons[w]
             rows.append(row)
             like = {**by_chance[w][s], "fraction": metrics["fraction"]}
-            rows.append(_row(seed, RANDOM.format(found.method), s == chosen[w], like, **setting))
+            name = RANDOM.format(found.method)
+            rows.append(result_row(DATASET, seed, name, s == chosen[w], like, **setting))
     return rows
 
 
@@ -215,7 +192,8 @@ def _full_rows(work: Workshop, full: Trained, judges: dict[str, Trained]) -> lis
     own = work.predict(full.stacks["predictor"], work.recipe.masker, test.x, everything)
     judged = _judged(work, judges, everything)
     return [
-        _row(
+        result_row(
+            DATASET,
             seed,
             "FULL",
             True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from unmasked.reproduce.judging import Judge, Masks, choose_settings, exact, qua
 from unmasked.reproduce.lead import lead
 from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, Recipe, check_grid
 from unmasked.reproduce.render import write_tables
+from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.tables import tables
 from unmasked.reproduce.training import (
     Place,
@@ -37,16 +37,6 @@ from unmasked.reproduce.training import (
 from unmasked.reproduce.worlds import PARTS, World, draw_worlds, inputs_of, predicted
 
 NO_CONTROL_FLOW = "true features without x11"
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """All rows (see ``results.json``), what they say in words, and where the files are."""
-
-    rows: list[dict[str, Any]]
-    lead: list[str]
-    folder: Path
-    seconds: dict[str, float]
 
 
 def run_synthetic(
@@ -153,14 +143,7 @@ def _stack(masks: dict[str, dict[str, Masks]], part: str) -> Masks:
 def _row(
     world: World, method: str, chosen: bool, metrics: dict[str, float], **setting: float
 ) -> dict[str, Any]:
-    return {
-        "dataset": world.dataset,
-        "method": method,
-        "setting": setting,
-        "seed": world.seed,
-        "chosen": chosen,
-        "metrics": metrics,
-    }
+    return result_row(world.dataset, world.seed, method, chosen, metrics, **setting)
 
 
 def _method_rows(

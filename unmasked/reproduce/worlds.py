@@ -20,7 +20,7 @@ from unmasked.masking import Masker
 from unmasked.samplers import Sampler
 
 PARTS = ("train", "valid", "test")
-_CHUNK = 2**20  # rows of all networks run at once
+_CHUNK = 2**24  # numbers, of rows of all networks, run at once
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ def selected(
     worlds, settings = x.shape[0], len(levels)
     level = torch.tensor([levels], dtype=x.dtype, device=stack.flat.device)
     found = []
-    for start in range(0, x.shape[1], _rows(stack.count)):
-        rows = x[:, start : start + _rows(stack.count)]
+    size = _rows(stack.count, x.shape[2])
+    for start in range(0, x.shape[1], size):
+        rows = x[:, start : start + size]
         spread = rows.to(stack.flat.device).unsqueeze(1).expand(-1, settings, -1, -1)
         logits = stack.forward(
             stack.weights(), spread.reshape(stack.count, *rows.shape[1:]), training=False
@@ -91,11 +92,18 @@ def selected(
     return torch.cat(found, dim=2).numpy()
 
 
-@torch.no_grad()
 def predicted(
     stack: Stack, masker: Masker, x: Tensor, masks: NDArray[np.bool_], members: int = 1
 ) -> NDArray[np.float64]:
-    """P(y = 1 | what masks (W, S, R, F) show) of rows x (W, R, F) -> (W, S, R).
+    """P(y = 1 | what masks (W, S, R, F) show) of rows x (W, R, F) -> (W, S, R)."""
+    return probabilities(stack, masker, x, masks, members)[..., 1]
+
+
+@torch.no_grad()
+def probabilities(
+    stack: Stack, masker: Masker, x: Tensor, masks: NDArray[np.bool_], members: int = 1
+) -> NDArray[np.float64]:
+    """P(class | what masks (W, S, R, F) show) of rows x (W, R, C) -> (W, S, R, K).
 
     The stack has one network for each world and setting, or ``members`` for each world, whose
     probabilities are averaged.
@@ -103,7 +111,7 @@ def predicted(
     worlds, settings = masks.shape[:2]
     device = stack.flat.device
     found = []
-    size = _rows(worlds * settings * members)
+    size = _rows(worlds * settings * members, x.shape[2])
     for start in range(0, x.shape[1], size):
         rows = slice(start, start + size)
         part = x[:, None, rows].to(device)  # (W, 1, R, F)
@@ -113,11 +121,11 @@ def predicted(
         logits = stack.forward(
             stack.weights(), flat.repeat_interleave(members, dim=0), training=False
         )
-        p = torch.softmax(logits.double(), -1)[..., 1]
-        p = p.reshape(flat.shape[0], members, -1).mean(1)
-        found.append(p.reshape(shown.shape[:-1]).cpu())
+        p = torch.softmax(logits.double(), -1)  # (networks, rows, K)
+        p = p.reshape(flat.shape[0], members, *p.shape[1:]).mean(1)
+        found.append(p.reshape(*shown.shape[:-1], -1).cpu())
     return torch.cat(found, dim=2).numpy()
 
 
-def _rows(networks: int) -> int:
-    return max(64, _CHUNK // networks)
+def _rows(networks: int, columns: int) -> int:
+    return max(64, _CHUNK // (networks * columns))
