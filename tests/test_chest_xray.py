@@ -24,6 +24,7 @@ from PIL import Image
 from unmasked.data import ChestXrays, Films, HeartMasks, chest_xray, heart_masks
 from unmasked.errors import DataWarning, InputError, OutputError
 
+reading = importlib.import_module("unmasked.data.films")
 module = importlib.import_module("unmasked.data.chest_xray")  # the package has such a function
 
 SIDE = 16
@@ -564,7 +565,7 @@ def test_films_in_colour_or_with_transparency_are_the_same_grey(mode: str) -> No
         image = grey.convert(mode)
     if mode in ("LA", "RGBA"):
         image.putalpha(Image.fromarray(pixels(6)))
-    film = module._film(saved(image), SIDE)
+    film = reading._film(saved(image), SIDE)
     assert film.dtype == np.uint8
     np.testing.assert_array_equal(film, pixels(5))
 
@@ -572,14 +573,14 @@ def test_films_in_colour_or_with_transparency_are_the_same_grey(mode: str) -> No
 def test_black_and_white_films_are_black_and_white() -> None:
     values = pixels(3) > 127
     np.testing.assert_array_equal(
-        module._film(saved(Image.fromarray(values)), SIDE), np.where(values, 255, 0)
+        reading._film(saved(Image.fromarray(values)), SIDE), np.where(values, 255, 0)
     )
 
 
 def test_shrinking_averages_instead_of_picking() -> None:
     """A fine chessboard becomes an even grey; picking pixels would make it black or white."""
     board = (np.indices((1024, 1024)).sum(0) % 2 * 255).astype(np.uint8)
-    film = module._film(saved(Image.fromarray(board)), 128).astype(int)
+    film = reading._film(saved(Image.fromarray(board)), 128).astype(int)
     assert film.shape == (128, 128)
     assert np.abs(film - 127.5).max() <= 1
 
@@ -587,11 +588,11 @@ def test_shrinking_averages_instead_of_picking() -> None:
 def test_shrinking_keeps_what_is_where_and_how_bright() -> None:
     values = np.zeros((1024, 1024), np.uint8)
     values[:512, 512:] = 200  # above, right
-    film = module._film(saved(Image.fromarray(values)), 64).astype(int)
+    film = reading._film(saved(Image.fromarray(values)), 64).astype(int)
     assert (film[:28, 36:] == 200).all()
     assert film[36:].max() == film[:, :28].max() == 0
     assert film.mean() == pytest.approx(values.mean(), abs=1)
-    assert (module._film(saved(Image.new("L", (1024, 1024), 77)), 100) == 77).all()
+    assert (reading._film(saved(Image.new("L", (1024, 1024), 77)), 100) == 77).all()
 
 
 def test_a_size_that_is_not_the_films_own(mixed: Path) -> None:
@@ -621,7 +622,7 @@ WHOLE = saved(Image.fromarray(pixels(1)))
     )
 )
 def test_any_bytes_are_a_film_or_a_reason(content: bytes) -> None:
-    film = module._film(content, SIDE)
+    film = reading._film(content, SIDE)
     if isinstance(film, str):
         one_sentence(f"It {film}.")
         assert "0x" not in film  # no address of an object
@@ -716,13 +717,13 @@ def test_progress_is_shown_where_somebody_watches(
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all films that are read from their files from now on."""
     names: list[str] = []
-    real = module._film
+    real = reading._film
 
     def film(source: Path, size: int) -> Any:
         names.append(source.name)
         return real(source, size)
 
-    monkeypatch.setattr(module, "_film", film)
+    monkeypatch.setattr(reading, "_film", film)
     return names
 
 
@@ -878,14 +879,14 @@ def test_what_could_not_be_read_is_tried_again(
     mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that was out of reach for a while; nothing else is read a second time."""
-    real, names = module._film, []
+    real, names = reading._film, []
 
     def film(source: Path, size: int) -> Any:
         names.append(source.name)
         lost = source.name == "00000004_000.png" and len(names) <= 12
         return "cannot be read (Permission denied)" if lost else real(source, size)
 
-    monkeypatch.setattr(module, "_film", film)
+    monkeypatch.setattr(reading, "_film", film)
     with pytest.warns(DataWarning, match="Permission denied"):
         read(mixed, balance=False, cache=tmp_path)
     data = read(mixed, balance=False, cache=tmp_path)

@@ -20,9 +20,10 @@ from unmasked.reproduce import mnist as job
 from unmasked.reproduce.imagefigures import samples
 from unmasked.reproduce.imagerecipes import ImageRecipe, check_grid, paper, preset, quick, tuned
 from unmasked.reproduce.imagetables import PUBLISHED, image_tables
-from unmasked.reproduce.imagetraining import Found, Rows
+from unmasked.reproduce.imagetraining import Found, Parts, Rows, Workshop
 from unmasked.reproduce.mnist import _choose, run_mnist
 from unmasked.reproduce.render import to_text
+from unmasked.reproduce.training import Place
 
 SIDE = 5
 SHARED = Path(__file__).parents[2] / "shared"
@@ -138,6 +139,27 @@ def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> 
         assert not (tmp_path / "out" / "results.json").exists()
         again = run_mnist(tmp_path / "out", tiny(), DATA, **settings)
     assert again.rows == done[1]
+
+
+def test_readers_see_the_choice_and_nothing_else(tmp_path: Path) -> None:
+    """Masks that are the class are read without fault, masks that are drawn are not; on images
+    whose values say nothing, as the values are not shown."""
+    random, features = np.random.default_rng(0), SIDE**2
+    parts, codes, chances = {}, {}, {}
+    for name, count in (("train", 300), ("valid", 100), ("test", 200)):
+        y = np.arange(count) % 10
+        parts[name] = Rows(np.zeros((count, features), dtype=np.float32), y.astype(np.int64), 10)
+        codes[name] = (np.arange(features) == 2 * y[:, None])[None, None]
+        chances[name] = (random.uniform(size=(count, features)) < 0.5)[None, None]
+    both = {name: np.concatenate([codes[name], chances[name]], axis=1) for name in parts}
+    found = Found("REAL-X", [{"sparsity": 1.0}, {"sparsity": 2.0}], both, {}, np.zeros((1, 2)), 0.0)
+    recipe = tiny(training=Training(epochs=30, batch_size=50, learning_rate=1e-2))
+    place = Place("cpu", tmp_path, False)
+    read = Workshop(recipe, Parts(**parts, shape=(1, SIDE, SIDE)), (0,), place).readers("a", found)
+    assert read.shape == (1, 2, 200, 10)
+    right = (read[0].argmax(-1) == parts["test"].y).mean(1)
+    assert right[0] == 1
+    assert right[1] < 0.1 + 5 * np.sqrt(0.1 * 0.9 / 200)  # chance, five standard errors
 
 
 # ---------------------------------------------------------------------- the paper's rule

@@ -9,27 +9,18 @@ the NIH Clinical Center. Labels were mined from reports by a program; NIH expect
 from __future__ import annotations
 
 import csv
-import hashlib
-import io
-import json
-import os
-import sys
 import warnings
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from unmasked.errors import DataWarning, InputError, OutputError
+from unmasked.data.films import made_folder, read_arrays, read_films, why
+from unmasked.errors import DataWarning, InputError
 
 POSITIVE, NEGATIVE = "Cardiomegaly", "No Finding"
 
@@ -38,8 +29,6 @@ _HELD_OUT = 300  # films to validate on, and to test on, where nothing else is s
 _IMAGES = ("images_*/images/*.png", "images_*/*.png", "images/*.png")
 _NAMES = ("training", "validation", "test")
 _OWN = {"train": 0, "training": 0, "valid": 1, "val": 1, "validation": 1, "test": 2}
-_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")  # whose pixels are bytes
-_FORMAT = 1  # of the cache; raise it when films are shrunk in another way
 
 
 class Films(NamedTuple):
@@ -133,11 +122,11 @@ def chest_xray(
             f"{path} must be NIH's folder or a packed .npz file but does not exist; check the path."
         )
     if path.is_dir():
-        folder = path if cache is None else _made(Path(cache))
+        folder = path if cache is None else made_folder(Path(cache))
     listing = _folder(path) if path.is_dir() else _packed(path)
     if balance:
         listing = listing.take(_balanced(listing.y, listing.part, seed))
-    pixels, reasons, remarks = _pixels(listing.sources, size, folder, progress)
+    pixels, reasons, remarks = read_films(listing.sources, size, folder, progress)
     skipped = [f"{listing.named(i)} was skipped: it {why}." for i, why in reasons.items()]
     if len(reasons) == len(listing.y):
         raise InputError(
@@ -174,7 +163,7 @@ def heart_masks(path: str | Path) -> HeartMasks:
     cardiothoracic ratios ``ctr_from_masks`` and ``ctr_groundtruth``, and ``source`` (films,).
     """
     path = Path(path)
-    arrays = _arrays(
+    arrays = read_arrays(
         path,
         {
             "images": ("bytes", 3),
@@ -378,13 +367,13 @@ def _lines(table: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]
                     )
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(
-            f"{table} must be a CSV table but cannot be read ({_why(error)}); fetch it again."
+            f"{table} must be a CSV table but cannot be read ({why(error)}); fetch it again."
         ) from error
 
 
 def _packed(path: Path) -> _Listing:
     """The films in a packed file."""
-    arrays = _arrays(
+    arrays = read_arrays(
         path,
         {
             "jpeg": ("bytes", 1),
@@ -439,46 +428,6 @@ def _own_parts(names: NDArray[np.str_]) -> NDArray[np.int64] | None:
         found.append(next((_OWN[folder] for folder in folders if folder in _OWN), -1))
     parts = np.array(found, np.int64)
     return parts if (parts >= 0).all() and {0, 2} <= set(found) else None
-
-
-_KINDS = {
-    "bytes": "u",
-    "whole numbers": "iub",
-    "numbers": "iuf",
-    "true and false": "b",
-    "text": "U",
-}
-
-
-def _arrays(path: Path, wanted: dict[str, tuple[str, int]]) -> dict[str, NDArray[Any]]:
-    """Arrays of an .npz file, each of the kind and the number of dimensions that are wanted."""
-    result = {}
-    try:
-        with open(path, "rb") as file:
-            content = np.load(file, allow_pickle=False)
-            there = content.files if isinstance(content, NpzFile) else []
-            missing = [name for name in wanted if name not in there]
-            if missing:
-                raise InputError(
-                    f"{path} must hold the arrays {', '.join(wanted)} but has no "
-                    f"{', '.join(missing)}; name a file of this form."
-                )
-            for name, (kind, dimensions) in wanted.items():
-                values = result[name] = content[name]
-                wide = kind == "bytes" and values.dtype != np.uint8
-                if values.dtype.kind not in _KINDS[kind] or wide or values.ndim != dimensions:
-                    raise InputError(
-                        f"{path} must hold {kind} in {dimensions} dimension(s) as {name!r} but "
-                        f"holds {values.dtype} of shape {values.shape}; name a file of this form."
-                    )
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error) as error:
-        raise InputError(
-            f"{path} must be an .npz file of plain arrays but cannot be read ({_why(error)}); "
-            "check the path or fetch it again."
-        ) from error
-    return result
 
 
 # ---------------------------------------------------------------------- which part of it
@@ -576,162 +525,3 @@ def _drawn(
 def _films(listing: _Listing, pixels: NDArray[np.uint8], rows: NDArray[np.int64]) -> Films:
     patients = None if listing.patients is None else listing.patients[rows]
     return Films(_scaled(pixels[rows]), listing.y[rows], listing.names[rows], patients)
-
-
-# ---------------------------------------------------------------------- pixels
-
-
-def _pixels(
-    sources: list[Path] | list[bytes],
-    size: int,
-    folder: Path | None,
-    progress: bool | Literal["auto"],
-) -> tuple[NDArray[np.uint8], dict[int, str], list[str]]:
-    """Pixels (films, size, size), why some have none, by row, and what there is to say about it.
-
-    What was read is kept in ``folder``. What could not be read is tried again the next time.
-    """
-    shape = (len(sources), size, size)
-    file = key = None
-    pixels, read = np.zeros(shape, np.uint8), np.zeros(len(sources), bool)
-    if folder is not None:
-        key = _fingerprint(sources, size)
-        file = folder / f"chest-xray-{size}-{key[:16]}.npz"
-        pixels, read = _from_cache(file, key, shape) or (pixels, read)
-    reasons: dict[int, str] = {}
-    before, todo = read.sum(), np.flatnonzero(~read).tolist()
-    with _bar(len(todo), progress) as advance:
-        pool = ThreadPoolExecutor()
-        try:
-            films = pool.map(lambda i: _film(sources[i], size), todo)
-            for i, film in zip(todo, films, strict=True):
-                if isinstance(film, str):
-                    reasons[i] = film
-                else:
-                    pixels[i], read[i] = film, True
-                advance()
-        finally:
-            pool.shutdown(cancel_futures=True)
-    remarks = []
-    if file is not None and key is not None and read.sum() > before:
-        failed = _to_cache(file, key, pixels, read)
-        if failed:
-            remarks.append(
-                f"the shrunken films could not be kept in {folder} ({failed}), so they will be "
-                "read again the next time; name another folder with cache=."
-            )
-    return pixels, reasons, remarks
-
-
-def _film(source: Path | bytes, size: int) -> NDArray[np.uint8] | str:
-    """The grey pixels (size, size) of one film, or why there are none."""
-    from PIL import Image, UnidentifiedImageError  # comes with matplotlib
-
-    try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            if image.width != image.height:
-                return f"is {image.width} × {image.height} pixels, not square"
-            if image.mode not in _MODES:
-                return f"has pixels of the kind {image.mode!r}, not of 8 bits"
-            film = image.convert("RGBA") if image.mode == "P" else image
-            film = film.convert("L")
-            if film.width != size:  # each new pixel is a weighted mean of all that it covers
-                film = film.resize((size, size), Image.Resampling.LANCZOS)
-            return np.array(film)
-    except UnidentifiedImageError:
-        return "is no picture"
-    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and others
-        return f"cannot be read ({_why(error)})"
-
-
-def _why(error: Exception) -> str:
-    """What an error says, in a few words."""
-    said = getattr(error, "strerror", None) or str(error).split("\n")[0].split(". ")[0]
-    return str(said).rstrip(".") or type(error).__name__
-
-
-@contextmanager
-def _bar(films: int, show: bool | Literal["auto"]) -> Iterator[Callable[[], None]]:
-    """A progress bar over films; silent where nobody watches. Gives what to call after each."""
-    if show == "auto":
-        show = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if not show or not films:
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("films"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("reading", total=films)
-        yield lambda: bar.advance(task)
-
-
-# ---------------------------------------------------------------------- the cache
-
-
-def _made(cache: Path) -> Path:
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"the cache {cache} must be a folder but cannot be made ({error.strerror}); name "
-            "another with cache=."
-        ) from error
-    return cache
-
-
-def _fingerprint(sources: Sequence[Path | bytes], size: int) -> str:
-    """Of the films' names, lengths and times, in their order, and how they are shrunk."""
-    stamps: list[Any] = [_FORMAT, int(size)]
-    for path in sources:
-        if isinstance(path, Path):
-            with suppress(OSError):  # what is gone cannot be read either
-                state = path.stat()
-                stamps.append([path.name, state.st_size, state.st_mtime_ns])
-    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
-
-
-def _from_cache(
-    file: Path, key: str, shape: tuple[int, int, int]
-) -> tuple[NDArray[np.uint8], NDArray[np.bool_]] | None:
-    """Pixels (films, size, size) and which of them were read, (films,); None if not as written."""
-    wanted = {"key": ("text", 0), "pixels": ("bytes", 3), "read": ("true and false", 1)}
-    try:
-        arrays = _arrays(file, wanted)
-    except InputError:  # none, or a damaged one
-        return None
-    pixels, read = arrays["pixels"], arrays["read"]
-    if arrays["key"] != key or pixels.shape != shape or len(read) != shape[0]:
-        return None
-    return pixels, read
-
-
-def _to_cache(
-    file: Path, key: str, pixels: NDArray[np.uint8], read: NDArray[np.bool_]
-) -> str | None:
-    """Write the cache, whole or not at all; why it could not be."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as handle:
-            np.savez(handle, key=np.array(key), pixels=pixels, read=read)
-        os.replace(part, file)
-    except OSError as error:
-        return _why(error)
-    finally:
-        with suppress(OSError):
-            part.unlink()
-    return None
