@@ -33,6 +33,8 @@ _MAIN = {
     "eauroc": "eAUROC",
     "eacc_varied": "eACC, varied",
     "eauroc_varied": "eAUROC, varied",
+    "eacc_token": "eACC, token",
+    "eauroc_token": "eAUROC, token",
 }
 _MORE = {
     "fraction": "shown",
@@ -40,12 +42,14 @@ _MORE = {
     "loglik": "log-lik.",
     "eloglik": "e log-lik.",
     "eloglik_varied": "e log-lik., varied",
+    "eloglik_token": "e log-lik., token",
 }
 _ALL = {
     "fraction": "shown",
     "acc": "ACC",
     "eacc": "eACC",
     "eacc_varied": "eACC, varied",
+    "eacc_token": "eACC, token",
     "loglik": "log-lik.",
     "eloglik": "e log-lik.",
     "eloglik_varied": "e log-lik., varied",
@@ -80,7 +84,8 @@ def _notes(rows: list[dict[str, Any]], tolerance: float) -> list[str]:
         + (f"; none was for {', '.join(fallen)}: the largest ACC there." if fallen else "."),
         "ACC, AUROC (micro), log-lik.: under the method's own predictor. With e: under EVAL-X "
         "trained on Bernoulli(½) masks, as in the paper; varied: under one that learned from masks "
-        "of every size, and so knows masks as sparse as these.",
+        "of every size, and so knows masks as sparse as these; token: the same, and it sees which "
+        "pixels are hidden, where the others see black.",
         "random: random masks of the same sizes. mask alone: how often a network that sees only "
         "*which* pixels are shown, not their values, names the digit; the choice gives away that "
         "much.",

@@ -104,7 +104,8 @@ class Workshop:
     def full(self) -> Trained:
         """FULL, one network for each seed."""
         recipe = self.recipe
-        method = methods.full(recipe.masker, recipe.predictor)
+        network = recipe.networks.get("FULL", (recipe.predictor,))[0]
+        method = methods.full(recipe.masker, network)
         seeds = tuple(seed + SEED_SHIFT for seed in self.seeds)
         trained = self._fit("FULL", method, Settings(seeds=seeds), recipe.options("FULL"))
         self.seconds["FULL"] = trained.seconds
@@ -113,10 +114,12 @@ class Workshop:
     def evaluator(self, ending: str) -> Trained:
         """EVAL-X, one network for each seed."""
         how = self.recipe.evaluators[ending]
-        method = methods.eval_x(how.masker, how.law, self.recipe.predictor)
+        network = how.network or self.recipe.predictor
+        method = methods.eval_x(how.masker, how.law, network)
         seeds = tuple(seed + SEED_SHIFT for seed in self.seeds)
         name = f"EVAL-X{ending}"
-        trained = self._fit(name, method, Settings(seeds=seeds), self.recipe.options("EVAL-X"))
+        training = how.training or self.recipe.training
+        trained = self._fit(name, method, Settings(seeds=seeds), training)
         self.seconds[name] = trained.seconds
         return trained
 

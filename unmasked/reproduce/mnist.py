@@ -33,7 +33,6 @@ from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.training import Place
 
 TITLE = "MNIST: ours beside the paper's"
-_ENDINGS = ("", "_varied")
 
 
 def run_mnist(
@@ -59,7 +58,7 @@ def run_mnist(
     mark(folder, recipe.name)
     work = Workshop(recipe, parts, seeds, place)
     full = work.full()
-    judges = {ending: work.evaluator(ending) for ending in _ENDINGS}
+    judges = {ending: work.evaluator(ending) for ending in recipe.evaluators}
     rows = _full_rows(work, full, judges)
     accuracies = _validation_accuracy(work, full)
     drawn: dict[str, tuple[Found, NDArray[np.int64]]] = {}
