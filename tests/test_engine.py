@@ -23,7 +23,7 @@ from small_runs import (
 from torch import nn
 
 from unmasked import methods
-from unmasked.engine import Data, Method, Settings, Trained, Training, fit
+from unmasked.engine import Data, Method, Settings, Trained, Training, fit, noise
 from unmasked.engine.program import Program
 from unmasked.errors import InputError
 from unmasked.masking import Token
@@ -290,3 +290,16 @@ def test_a_selector_that_still_waits_is_never_the_best() -> None:
             for a, b in zip(moved.parameters(), still.parameters(), strict=False)
         ]
         assert max(difference) > 1e-3
+
+
+def test_a_draw_does_not_depend_on_how_many_there_are() -> None:
+    """One program for several k draws as often as the largest; the first ones are a small k's."""
+    few, many = (
+        noise.Tape(d, 30, 5, torch.float64, torch.device("cpu"))([3, 4], "s", 0, 7)
+        for d in (20, 100)
+    )
+    assert torch.equal(few, many[:, :20])
+    one = noise.Tape(20, 30, 5, torch.float64, torch.device("cpu"))([4], "s", 0, 7)
+    assert torch.equal(one, few[1:])
+    flat = many.reshape(2 * 100, -1)
+    assert len(torch.unique(flat, dim=0)) == 200  # no two draws are the same

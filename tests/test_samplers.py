@@ -35,7 +35,12 @@ LOGITS = {
 at_logits = pytest.mark.parametrize("logits", LOGITS.values(), ids=LOGITS.keys())
 BERNOULLI = {"REBAR": RebarBernoulli(), "score function": ScoreBernoulli()}
 each_bernoulli = pytest.mark.parametrize("sampler", BERNOULLI.values(), ids=BERNOULLI.keys())
-ALL = {**BERNOULLI, "Concrete": ConcreteTopK(2), "soft Concrete": ConcreteTopK(3, 0.7)}
+ALL = {
+    **BERNOULLI,
+    "Concrete": ConcreteTopK(2),
+    "soft Concrete": ConcreteTopK(3, 0.7),
+    "Concrete at 1": ConcreteTopK(3, 1.0),
+}
 each_sampler = pytest.mark.parametrize("sampler", ALL.values(), ids=ALL.keys())
 EVERY_MASK = torch.tensor(list(product([0.0, 1.0], repeat=FEATURES)), dtype=torch.float64)
 
@@ -507,3 +512,49 @@ def test_a_bad_temperature_is_refused_by_value(
 def test_no_draws_are_refused_by_value(largest: int) -> None:
     with pytest.raises(InputError, match=f"k must be .* but is {largest}"):
         ConcreteTopK(largest)
+
+
+def concrete_as_written(logits: Tensor, u: Tensor, k: float, temperature: float) -> Tensor:
+    """max over the first k draws of softmax((logits + Gumbel) / τ), all by autograd."""
+    gumbel = -torch.log(-torch.log(u))
+    return torch.softmax((logits + gumbel) / temperature, dim=-1)[: int(k)].amax(0)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("k", [1.0, 3.0, 7.0])
+def test_the_concrete_pass_by_hand_is_the_formula(temperature: float, k: float) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(20, 11, dtype=torch.float64, requires_grad=True)
+    u = torch.rand(7, 20, 11, dtype=torch.float64)
+    weights = torch.randn(20, 11, dtype=torch.float64)
+    mask = ConcreteTopK(7, temperature).draw(logits, u, torch.tensor(k)).mask
+    expected = concrete_as_written(logits, u, k, temperature)
+    torch.testing.assert_close(mask, expected, rtol=0, atol=1e-13)
+    found, wanted = (torch.autograd.grad((weights * m).sum(), logits)[0] for m in (mask, expected))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+def test_the_concrete_pass_maps_over_settings_of_different_k() -> None:
+    torch.manual_seed(1)
+    sampler, ks = ConcreteTopK(7, 1.0), torch.tensor([1.0, 3.0, 5.0, 7.0])
+    logits = torch.randn(4, 20, 11, dtype=torch.float64, requires_grad=True)
+    u = torch.rand(7, 20, 11, dtype=torch.float64)
+    weights = torch.randn(20, 11, dtype=torch.float64)
+    mask = torch.vmap(lambda a, k: sampler.draw(a, u, k).mask)(logits, ks)
+    found = torch.autograd.grad((weights * mask).sum(), logits)[0]
+    for i, k in enumerate(ks):
+        expected = concrete_as_written(logits[i], u, float(k), 1.0)
+        torch.testing.assert_close(mask[i], expected, rtol=0, atol=1e-13)
+        wanted = torch.autograd.grad((weights * expected).sum(), logits)[0][i]
+        torch.testing.assert_close(found[i], wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0])
+def test_noise_of_zero_and_hopeless_logits_give_numbers(temperature: float) -> None:
+    """A uniform number can be 0, and then the only logit worth anything may be the one it hits."""
+    logits = torch.tensor([[0.0, -500.0, -500.0]], requires_grad=True)
+    u = torch.tensor([[[0.0, 0.5, 0.5]], [[0.0, 0.0, 0.0]]])
+    mask = ConcreteTopK(2, temperature).draw(logits, u, torch.tensor(2.0)).mask
+    gradient = torch.autograd.grad(mask.sum(), logits)[0]
+    assert torch.isfinite(mask).all()
+    assert torch.isfinite(gradient).all()

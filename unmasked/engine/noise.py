@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 _BLOCK = 2**21  # numbers of one draw made at once
+_SINGLE, _TOGETHER = 16, 64  # draws with a generator each, and then so many with one
 
 
 def generator(device: torch.device, seed: int, stream: str, *numbers: int) -> torch.Generator:
@@ -50,11 +51,23 @@ def _block(number: int, largest: int) -> tuple[int, int, int]:
     return block + number // length, length, number % length
 
 
+def _together(draws: int) -> list[tuple[int, int]]:
+    """Which draws come from one generator: making one costs more than a small draw.
+
+    >>> _together(3), _together(100)[14:]
+    ([(0, 1), (1, 2), (2, 3)], [(14, 15), (15, 16), (16, 80), (80, 100)])
+    """
+    singles = [(i, i + 1) for i in range(min(draws, _SINGLE))]
+    more = range(_SINGLE, draws, _TOGETHER)
+    return singles + [(first, min(first + _TOGETHER, draws)) for first in more]
+
+
 class Tape:
     """Uniform noise for the steps of a phase, (worlds, draws, rows, width) for each step.
 
     Made for many steps at once, since making a generator costs more than a small draw. A draw does
-    not depend on how many there are, nor on which other worlds there are.
+    not depend on which other worlds there are, nor on how many draws there are (on CUDA, those
+    beyond the first 16 do).
     """
 
     def __init__(
@@ -72,13 +85,13 @@ class Tape:
         block, length, inside = _block(step, self.steps)
         at = (tuple(seeds), stream, phase, block)
         if at != self._at:
-            shape = (length, rows, width)
-            made = [
-                uniform(shape, self.dtype, self.device, seed, stream, phase, block, draw)
-                for seed in seeds
-                for draw in range(draws)
-            ]
-            self._block = torch.stack(made).reshape(len(seeds), draws, *shape)
+            self._block = torch.empty(
+                (len(seeds), draws, length, rows, width), dtype=self.dtype, device=self.device
+            )
+            for own, seed in zip(self._block, seeds, strict=True):
+                for first, last in _together(draws):
+                    source = generator(self.device, seed, stream, phase, block, first)
+                    torch.rand(own[first:last].shape, generator=source, out=own[first:last])
             self._at = at
         return self._block[:, :, inside]
 

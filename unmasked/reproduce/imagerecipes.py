@@ -155,6 +155,7 @@ def paper() -> ImageRecipe:
         predictor=MLP((200, 200), "relu", None, "glorot"),
         selector=MLP((200, 200, 200), "relu", None, "glorot"),
         training=replace(Training.paper(500), validate_every=10),
+        own_training={"mask": _one_cycle(60)},  # our own measure: the paper has no such network
         evaluators={
             "": Evaluation(Zero(), Bernoulli(0.5)),
             "_varied": Evaluation(Zero(), UniformSize(), wide, varied),
@@ -207,6 +208,7 @@ def quick() -> ImageRecipe:
         prices=(1.0, 5.0, 25.0),
         numbers=(1, 5, 15),
         training=training,
+        own_training={},
         evaluators={
             "": Evaluation(Zero(), Bernoulli(0.5)),
             "_varied": Evaluation(Zero(), UniformSize()),
