@@ -15,14 +15,17 @@ from unmasked.cli import app
 from unmasked.data.mnist import Images, Mnist
 from unmasked.engine import Training
 from unmasked.errors import InputError, OutputError
+from unmasked.masking import Zero
 from unmasked.networks import MLP
-from unmasked.reproduce import mnist as job
-from unmasked.reproduce.imagefigures import samples
+from unmasked.reproduce import images as job
+from unmasked.reproduce.imagefigures import View
 from unmasked.reproduce.imagerecipes import ImageRecipe, check_grid, paper, preset, quick, tuned
-from unmasked.reproduce.imagetables import PUBLISHED, image_tables
+from unmasked.reproduce.images import _choose
+from unmasked.reproduce.imagetables import image_tables
 from unmasked.reproduce.imagetraining import Found, Parts, Rows, Workshop
-from unmasked.reproduce.mnist import _choose, run_mnist
+from unmasked.reproduce.mnist import run_mnist
 from unmasked.reproduce.render import to_text
+from unmasked.reproduce.subjects import CXR, MNIST, Subject
 from unmasked.reproduce.training import Place
 
 SIDE = 5
@@ -212,12 +215,14 @@ def test_a_fallback_is_said_in_the_table() -> None:
 # ---------------------------------------------------------------------- recipes
 
 
-def test_published_figures_are_the_papers() -> None:
+@pytest.mark.parametrize(("name", "subject"), [("mnist", MNIST), ("chest_xray", CXR)])
+def test_published_figures_are_the_papers(name: str, subject: Subject) -> None:
     path = SHARED / "paper" / "published.json"
     if not path.is_file():
         pytest.skip("the paper's tables are not here")
-    paper_table = json.loads(path.read_text(encoding="utf-8"))["mnist"]
-    for method, own in PUBLISHED.items():
+    paper_table = json.loads(path.read_text(encoding="utf-8"))[name]
+    assert set(subject.published) == set(paper_table)
+    for method, own in subject.published.items():
         theirs = paper_table[method]
         assert own["acc"] == pytest.approx(theirs["ACC"] / 100)
         assert own["auroc"] == theirs["AUROC"]
@@ -264,7 +269,24 @@ def test_impossible_grids_are_refused(changes: dict[str, Any], words: str) -> No
 
 def test_two_samples_of_each_class_are_the_first_ones() -> None:
     y = np.array([1, 0, 1, 1, 0, 0])
-    assert samples(y).tolist() == [1, 4, 0, 2]
+    view = View(MNIST, np.zeros((6, 1, 2, 2), dtype=np.float32), y, Zero())
+    assert view.samples().tolist() == [1, 4, 0, 2]
+
+
+def test_a_chosen_row_says_what_it_has_over_random_masks(done: Any) -> None:
+    for row in done[1]:
+        if row["method"] in ("REAL-X", "L2X", "INVASE", "BASE-X") and row["chosen"]:
+            random = next(
+                r for r in done[1]
+                if r["method"] == f"random, as {row['method']}"
+                and (r["seed"], r["setting"]) == (row["seed"], row["setting"])
+            )  # fmt: skip
+            for key, found in row["over_random"].items():
+                difference = row["metrics"][key] - random["metrics"][key]
+                assert found["value"] == pytest.approx(difference, abs=1e-12)
+                assert found["low"] <= found["value"] <= found["high"]
+        else:
+            assert "over_random" not in row
 
 
 # ---------------------------------------------------------------------- the command

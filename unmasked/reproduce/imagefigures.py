@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +11,57 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from unmasked.data.mnist import Images
+from unmasked.masking import Masker
 from unmasked.pictures import overlay, png, to_rgb
 from unmasked.report.gallery import Card, Picture, write_gallery
 from unmasked.report.page import footer
 from unmasked.reproduce.imagetraining import Found
+from unmasked.reproduce.subjects import Subject
+from unmasked.superpixels import Superpixels
 
 Drawn = Mapping[str, tuple[Found, NDArray[np.int64]]]
 """For each method, what it found and the chosen setting of each seed."""
-_SAMPLES = 2  # images of each class
+
+
+@dataclass(frozen=True)
+class View:
+    """Test images as people see them: x (R, channels, height, width), y (R,) their classes."""
+
+    subject: Subject
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    masker: Masker
+
+    def pixels(self, shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The features that are shown (F,) as a map of pixels (height, width)."""
+        if isinstance(self.masker, Superpixels):
+            return shown[self.masker.map]
+        return shown.reshape(self.x.shape[2:])
+
+    def samples(self) -> NDArray[np.int64]:
+        """The first test images of each class: not picked by hand."""
+        most = self.subject.samples
+        return np.concatenate([np.flatnonzero(self.y == c)[:most] for c in np.unique(self.y)])
 
 
 def write_figures(
-    folder: Path, test: Images, drawn: Drawn, lead: list[str], facts: dict[str, Any]
+    folder: Path, view: View, drawn: Drawn, lead: list[str], facts: dict[str, Any]
 ) -> None:
     """``samples.png``, ``single-pixel.png`` where L2X shows one, and ``gallery.html``."""
-    which = samples(test.y)
-    sample_figure(test, drawn, which).savefig(folder / "samples.png", dpi=110)
+    which = view.samples()
+    sample_figure(view, drawn, which).savefig(folder / "samples.png", dpi=110)
     single = _single(drawn)
-    if single is not None:
+    if single is not None and not isinstance(view.masker, Superpixels):
         found, setting = single
         masks = found.masks["test"][0, setting]
-        single_pixel_figure(test, masks).savefig(folder / "single-pixel.png", dpi=110)
+        single_pixel_figure(view, masks).savefig(folder / "single-pixel.png", dpi=110)
     write_gallery(
         folder / "gallery.html",
-        "MNIST: what each method shows",
-        cards(test, drawn, which),
+        f"{view.subject.dataset}: what each method shows",
+        cards(view, drawn, which),
         lead=[*lead, "Orange marks what is shown."],
         footer=footer(facts),
     )
-
-
-def samples(y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first two test images of each class: not picked by hand."""
-    return np.concatenate([np.flatnonzero(y == c)[:_SAMPLES] for c in np.unique(y)])
 
 
 def _single(drawn: Drawn) -> tuple[Found, int] | None:
@@ -54,16 +72,20 @@ def _single(drawn: Drawn) -> tuple[Found, int] | None:
     return (found, at[0]) if at else None
 
 
-def sample_figure(test: Images, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
+def sample_figure(view: View, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
     """A column for each sample, a line for the image and for each method's chosen setting."""
     lines = 1 + len(drawn)
-    figure = Figure(figsize=(0.62 * len(which) + 1.6, 0.66 * lines + 0.3), layout="constrained")
+    side = 0.62 if max(view.x.shape[2:]) <= 32 else 1.25  # inches
+    figure = Figure(
+        figsize=(side * len(which) + 1.6, 1.06 * side * lines + 0.3), layout="constrained"
+    )
     axes = figure.subplots(lines, len(which), squeeze=False)
     for column, i in enumerate(which):
-        axes[0, column].imshow(to_rgb(test.x[i]), interpolation="nearest")
+        axes[0, column].imshow(to_rgb(view.x[i]), interpolation="nearest")
+        axes[0, column].set_title(view.subject.classes[int(view.y[i])], fontsize=7)
         for line, (found, chosen) in enumerate(drawn.values(), 1):
-            shown = found.masks["test"][0, chosen[0], i].reshape(test.x.shape[2:])
-            axes[line, column].imshow(overlay(test.x[i], shown), interpolation="nearest")
+            shown = view.pixels(found.masks["test"][0, chosen[0], i])
+            axes[line, column].imshow(overlay(view.x[i], shown), interpolation="nearest")
     names = ["image"] + [f"{name}\n{_setting(*pair)}" for name, pair in drawn.items()]
     for line, name in enumerate(names):
         axes[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
@@ -79,36 +101,38 @@ def _setting(found: Found, chosen: NDArray[np.int64]) -> str:
     return f"{'λ' if name == 'sparsity' else name} = {value:g}"
 
 
-def single_pixel_figure(test: Images, masks: NDArray[np.bool_]) -> Figure:
-    """For each digit its mean image, and where L2X's one pixel lies on its test images."""
-    digits = np.unique(test.y)
-    size = test.x.shape[2:]
+def single_pixel_figure(view: View, masks: NDArray[np.bool_]) -> Figure:
+    """For each class its mean image, and where L2X's one pixel lies on its test images."""
+    classes = np.unique(view.y)
+    size = view.x.shape[2:]
     columns = 5
-    lines = -(-len(digits) // columns)
+    lines = -(-len(classes) // columns)
     figure = Figure(figsize=(1.7 * columns, 1.95 * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for ax, digit in zip(axes, digits, strict=False):
-        own = test.y == digit
+    for ax, one in zip(axes, classes, strict=False):
+        own = view.y == one
         rates = masks[own].mean(0)
-        ax.imshow(1 - test.x[own].mean((0, 1)), cmap="gray", vmin=0, vmax=1)
+        ax.imshow(1 - view.x[own].mean((0, 1)), cmap="gray", vmin=0, vmax=1)
         places = np.flatnonzero(rates > 0.005)
         line, column = np.unravel_index(places, size)
         ax.scatter(column, line, s=900 * rates[places], facecolors="none", edgecolors="#c8553d")
-        ax.set_title(f"{digit}: pixel {np.unravel_index(rates.argmax(), size)[0]},"
-                     f"{np.unravel_index(rates.argmax(), size)[1]} in {rates.max():.0%}",
-                     fontsize=8)  # fmt: skip
+        top, left = np.unravel_index(rates.argmax(), size)
+        name = view.subject.classes[int(one)]
+        ax.set_title(f"{name}: pixel {top},{left} in {rates.max():.0%}", fontsize=8)
     for ax in axes:
         ax.set_xticks([])
         ax.set_yticks([])
     return figure
 
 
-def cards(test: Images, drawn: Drawn, which: NDArray[np.int64]) -> list[Card]:
+def cards(view: View, drawn: Drawn, which: NDArray[np.int64]) -> list[Card]:
     """A card for each sample: the image, and what each method shows of it."""
+    subject = view.subject
     found_cards = []
     for i in which:
-        label = int(test.y[i])
-        pictures = [Picture("image", png(to_rgb(test.x[i])), f"a handwritten {label}")]
+        label = subject.classes[int(view.y[i])]
+        thing = subject.thing.format(label)
+        pictures = [Picture("image", png(to_rgb(view.x[i])), thing)]
         facts = {}
         for name, (found, chosen) in drawn.items():
             shown = found.masks["test"][0, chosen[0], i]
@@ -116,13 +140,14 @@ def cards(test: Images, drawn: Drawn, which: NDArray[np.int64]) -> list[Card]:
             pictures.append(
                 Picture(
                     f"{name}, {_setting(found, chosen)}",
-                    png(overlay(test.x[i], shown.reshape(test.x.shape[2:]))),
-                    f"the same {label} with the {int(shown.sum())} pixels that {name} shows marked",
+                    png(overlay(view.x[i], view.pixels(shown))),
+                    f"{thing}, with the {int(shown.sum())} {subject.unit} that {name} shows marked",
                 )
             )
-            said = f"{int(p.argmax())} ({p.max():.2f})"
+            said = f"{subject.classes[int(p.argmax())]} ({p.max():.2f})"
             facts[name] = f"shows {shown.mean():.1%}; its own predictor says {said}"
+        title = thing.removeprefix("a ")
         found_cards.append(
-            Card(f"Digit {label}", f"Test image {i}", f"label {label}", pictures, facts)
+            Card(title[0].upper() + title[1:], f"Test image {i}", f"label {label}", pictures, facts)
         )
     return found_cards

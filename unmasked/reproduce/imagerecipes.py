@@ -1,4 +1,4 @@
-"""Recipes of the image tables: everything that a preset decides, in one place."""
+"""Recipes of image tables, everything that a preset decides, and those of MNIST."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from unmasked.errors import InputError
 from unmasked.masking import Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory
-from unmasked.pixels import Flattened, Shift
+from unmasked.pixels import Flattened, ForImages, Shift
 from unmasked.reproduce.recipes import one_of
 from unmasked.samplers import RebarBernoulli
+from unmasked.shapes import ImageShape
+from unmasked.superpixels import Superpixels
 
 EXPLAINERS = ("REAL-X", "L2X", "INVASE", "BASE-X")
 MNIST_PRICES = (0.1, 1.0, 5.0, 10.0, 25.0, 50.0)
 MNIST_NUMBERS = (1, 5, 15, 50, 100, 200)
-SIDE = 28
-PIXELS = SIDE * SIDE
+PIXELS = 784
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class ImageRecipe:
         other (predictor, selector).
     tolerance : the sparsest setting whose validation accuracy is within this of FULL's is chosen;
         if none is, the one with the largest accuracy, and its row says so.
+    reader : the network that reads masks alone; None: the predictor.
+    predictor_first : REAL-X's predictor is finished before its selectors start.
     rows : how many training images to use; None: all.
     """
 
@@ -62,6 +65,8 @@ class ImageRecipe:
     temperature: float = 0.1
     concrete_temperature: float = 0.1
     tolerance: float = 0.05
+    reader: Factory | None = None
+    predictor_first: bool = False
     rows: int | None = None
     deviations: tuple[str, ...] = ()
 
@@ -84,11 +89,54 @@ class ImageRecipe:
             ]
         rebar = RebarBernoulli(self.temperature)
         known: dict[str, Callable[[], Method]] = {
-            "REAL-X": lambda: methods.real_x(self.masker, self.law, predictor, selector, rebar),
+            "REAL-X": lambda: methods.real_x(
+                self.masker,
+                self.law,
+                predictor,
+                selector,
+                rebar,
+                predictor_first=self.predictor_first,
+            ),
             "BASE-X": lambda: methods.base_x(*parts, rebar),
             "INVASE": lambda: methods.invase(*parts),
         }
         return [(known[name](), self.prices)]
+
+    def bound(self, shape: ImageShape) -> ImageRecipe:
+        """The same for pictures of one size: superpixels, networks of pictures and augmentations
+        are told it."""
+
+        def masker(one: Masker) -> Masker:
+            return one.bound(shape) if isinstance(one, Superpixels) else one
+
+        def predictor(network: Factory, of: Masker) -> Factory:
+            return ForImages(network, of.shown_shape) if isinstance(of, Superpixels) else network
+
+        def selector(network: Factory) -> Factory:
+            regions = own.map if isinstance(own, Superpixels) else None
+            return network if regions is None else ForImages(network, shape, regions)
+
+        def options(training: Training) -> Training:
+            augment = training.augment
+            return replace(training, augment=augment and Flattened(augment, shape))
+
+        own = masker(self.masker)
+        evaluators = {}
+        for ending, how in self.evaluators.items():
+            network, bound = how.network or self.predictor, masker(how.masker)
+            evaluators[ending] = Evaluation(
+                bound, how.law, predictor(network, bound), how.training and options(how.training)
+            )
+        return replace(
+            self,
+            masker=own,
+            predictor=predictor(self.predictor, own),
+            selector=selector(self.selector),
+            training=options(self.training),
+            own_training={name: options(t) for name, t in self.own_training.items()},
+            networks={n: (predictor(p, own), selector(s)) for n, (p, s) in self.networks.items()},
+            evaluators=evaluators,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """What was done, for ``results.json``."""
@@ -181,9 +229,7 @@ def tuned() -> ImageRecipe:
     selections, a wider predictor, short one-cycle training and moved images for the rest."""
     base = paper()
     short = _one_cycle(60)
-    shifted = replace(
-        _one_cycle(100), learning_rate=2e-3, augment=Flattened(Shift(1), (1, SIDE, SIDE))
-    )
+    shifted = replace(_one_cycle(100), learning_rate=2e-3, augment=Shift(1))
     return replace(
         base,
         name="tuned",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unmasked.report.page import TableBlock
+from unmasked.reproduce.subjects import METHODS, MNIST, Subject
 from unmasked.reproduce.summary import (
     NOTHING,
     Figure,
@@ -16,16 +17,7 @@ from unmasked.reproduce.summary import (
 )
 from unmasked.reproduce.tables import Block, Table
 
-DATASET, RANDOM = "MNIST", "random, as {}"
-METHODS = ("FULL", "REAL-X", "L2X", "INVASE", "BASE-X")
-# Table 2 of the paper, as fractions.
-PUBLISHED: dict[str, dict[str, float]] = {
-    "FULL": {"acc": 0.978, "auroc": 0.999},
-    "REAL-X": {"acc": 0.938, "auroc": 0.997, "eacc": 0.867, "eauroc": 0.989, "sparsity": 5.0},
-    "L2X": {"acc": 0.960, "auroc": 0.998, "eacc": 0.114, "eauroc": 0.561, "k": 1},
-    "INVASE": {"acc": 0.931, "auroc": 0.996, "eacc": 0.503, "eauroc": 0.883, "sparsity": 10.0},
-    "BASE-X": {"acc": 0.928, "auroc": 0.996, "eacc": 0.569, "eauroc": 0.899, "sparsity": 10.0},
-}
+RANDOM = "random, as {}"
 _MAIN = {
     "acc": "ACC",
     "auroc": "AUROC",
@@ -38,6 +30,7 @@ _MAIN = {
 }
 _MORE = {
     "fraction": "shown",
+    "iou": "IoU",
     "macc": "mask alone",
     "loglik": "log-lik.",
     "eloglik": "e log-lik.",
@@ -46,9 +39,12 @@ _MORE = {
 }
 _ALL = {
     "fraction": "shown",
+    "iou": "IoU",
     "acc": "ACC",
     "eacc": "eACC",
+    "eauroc": "eAUROC",
     "eacc_varied": "eACC, varied",
+    "eauroc_varied": "eAUROC, varied",
     "eacc_token": "eACC, token",
     "loglik": "log-lik.",
     "eloglik": "e log-lik.",
@@ -57,59 +53,110 @@ _ALL = {
 }
 
 
-def image_tables(rows: list[dict[str, Any]], tolerance: float = 0.05) -> list[Table]:
-    """Table 2: the chosen settings beside the published, then every setting."""
+def image_tables(
+    rows: list[dict[str, Any]], tolerance: float = 0.05, subject: Subject = MNIST
+) -> list[Table]:
+    """The chosen settings beside the published, then every setting."""
     summaries = summarise(rows)
+    present = {key for row in rows for key in row["metrics"]}
+    main, more, every = (
+        {key: name for key, name in names.items() if key in present}
+        for names in (_MAIN, _MORE, _ALL)
+    )
     blocks = [
-        Block("Chosen settings beside the published", _chosen(summaries, _MAIN, beside=True)),
-        Block("More of the chosen settings", _chosen(summaries, _MORE, beside=False)),
-        *(
-            Block(f"{name}: every setting", _every(rows, name))
-            for name in METHODS
-            if name != "FULL" and any(row["method"] == name for row in rows)
+        Block(
+            "Chosen settings beside the published",
+            _chosen(summaries, subject, main, beside=True),
         ),
+        Block("More of the chosen settings", _chosen(summaries, subject, more, beside=False)),
     ]
-    return [Table("Table 2: MNIST", blocks, _notes(rows, tolerance))]
+    if any("over_random" in row for row in rows):
+        blocks.append(Block("Chosen settings less random masks of the same sizes", _paired(rows)))
+    blocks += [
+        Block(f"{name}: every setting", _every(rows, name, every))
+        for name in METHODS
+        if name != "FULL" and any(row["method"] == name for row in rows)
+    ]
+    return [Table(subject.table, blocks, _notes(rows, tolerance, subject, present))]
 
 
-def _notes(rows: list[dict[str, Any]], tolerance: float) -> list[str]:
+def _notes(
+    rows: list[dict[str, Any]], tolerance: float, subject: Subject, present: set[str]
+) -> list[str]:
     seeds = len({row["seed"] for row in rows})
     fallen = sorted({row["method"] for row in rows if "as none is within" in row.get("reason", "")})
-    return [
-        f"Mean ± standard error over {seeds} seed{'' if seeds == 1 else 's'} on the 10,000 test "
-        f"images; one seed has no standard error. {NOTHING}: no figure.",
-        "paper: Jethani et al., AISTATS 2021, Table 2.",
-        "Chosen on validation images held out of the 60,000: the sparsest setting whose ACC is "
-        f"within {100 * tolerance:g} points of FULL's"
+    notes = [
+        f"Mean ± standard error over {seeds} seed{'' if seeds == 1 else 's'} on the test images; "
+        f"one seed has no standard error. {NOTHING}: no figure.",
+        f"paper: Jethani et al., AISTATS 2021, {subject.table.split(':')[0]}.",
+        "Chosen on validation images, which no network learns from: the sparsest setting whose ACC "
+        f"is within {100 * tolerance:g} points of FULL's"
         + (f"; none was for {', '.join(fallen)}: the largest ACC there." if fallen else "."),
-        "ACC, AUROC (micro), log-lik.: under the method's own predictor. With e: under EVAL-X "
-        "trained on Bernoulli(½) masks, as in the paper; varied: under one that learned from masks "
-        "of every size, and so knows masks as sparse as these; token: the same, and it sees which "
-        "pixels are hidden, where the others see black.",
+        f"ACC, AUROC{' (micro)' if len(subject.classes) > 2 else ''}, log-lik.: under the method's "
+        "own predictor. With e: under EVAL-X trained on Bernoulli(½) masks, as in the paper; "
+        "varied: under one that learned from masks of every size, and so knows masks as sparse as "
+        "these"
+        + (
+            f"; token: the same, and it sees which {subject.unit} are hidden, where the others see "
+            "black."
+            if "eacc_token" in present
+            else "."
+        ),
         "random: random masks of the same sizes. mask alone: how often a network that sees only "
-        "*which* pixels are shown, not their values, names the digit; the choice gives away that "
-        "much.",
+        f"*which* {subject.unit} are shown, not their values, names the class; the choice gives "
+        "away that much.",
     ]
+    if "iou" in present:
+        notes.append(
+            "IoU: of what is shown with the truth, the cells on the edges of heart and thorax that "
+            "decide the label."
+        )
+    if any("over_random" in row for row in rows):
+        notes.append(
+            "Less random: the difference on the same test images, with the 95% interval of a "
+            "bootstrap over images, for each seed's chosen setting."
+        )
+    return notes
 
 
-def _chosen(summaries: Summaries, names: dict[str, str], *, beside: bool) -> TableBlock:
+def _chosen(
+    summaries: Summaries, subject: Subject, names: dict[str, str], *, beside: bool
+) -> TableBlock:
     lines = []
     for name in METHODS:
-        summary = summaries.get((DATASET, name))
+        summary = summaries.get((subject.dataset, name))
         if summary is None:
             continue
         lines.append([name, *_cells(summary, names), summary.setting])
         if beside:
-            paper = PUBLISHED[name]
+            paper = subject.published[name]
             theirs = [number(paper[k]) if k in paper else NOTHING for k in names]
-            lines.append([f"{name}, paper", *theirs, setting_text([paper])])
-        random = summaries.get((DATASET, RANDOM.format(name)))
+            lines.append([f"{name}, paper", *theirs, setting_text([dict(paper)])])
+        random = summaries.get((subject.dataset, RANDOM.format(name)))
         if random is not None:
             lines.append([random.method, *_cells(random, names), NOTHING])
     return TableBlock(["", *names.values(), "λ or k"], lines)
 
 
-def _every(rows: list[dict[str, Any]], method: str) -> TableBlock:
+def _paired(rows: list[dict[str, Any]]) -> TableBlock:
+    """What the chosen settings have over random masks of the same sizes, for each seed."""
+    chosen = [row for row in rows if row["chosen"] and "over_random" in row]
+    keys = list(dict.fromkeys(key for row in chosen for key in row["over_random"]))
+    lines = []
+    for row in chosen:
+        cells = []
+        for key in keys:
+            found = row["over_random"].get(key)
+            cells.append(
+                NOTHING
+                if found is None
+                else f"{found['value']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
+            )
+        lines.append([f"{row['method']}, seed {row['seed']}", *cells])
+    return TableBlock(["", *({**_MAIN, **_MORE}[key] for key in keys)], lines)
+
+
+def _every(rows: list[dict[str, Any]], method: str, names: dict[str, str]) -> TableBlock:
     """All settings of a method, over seeds, each above its random masks."""
     lines: list[list[str]] = []
     stressed = set()
@@ -122,41 +169,49 @@ def _every(rows: list[dict[str, Any]], method: str) -> TableBlock:
             own = [r for r in rows if r["method"] == name and r["setting"] == setting]
             figures = {
                 key: Figure({r["seed"]: r["metrics"][key] for r in own if key in r["metrics"]})
-                for key in _ALL
+                for key in names
             }
             if name == method and any(r["chosen"] for r in own):
                 stressed.add(len(lines))
             cells = [str(f) if f.values else NOTHING for f in figures.values()]
             lines.append([setting_text([setting]) if name == method else "  random", *cells])
-    return TableBlock(["λ or k", *_ALL.values()], lines, frozenset(stressed))
+    return TableBlock(["λ or k", *names.values()], lines, frozenset(stressed))
 
 
 def _cells(summary: Summary, names: dict[str, str]) -> list[str]:
     return [str(summary.metrics[k]) if k in summary.metrics else NOTHING for k in names]
 
 
-def image_lead(rows: list[dict[str, Any]]) -> list[str]:
+def image_lead(rows: list[dict[str, Any]], subject: Subject = MNIST) -> list[str]:
     """What was found, in plain words."""
     summaries = summarise(rows)
 
     def mean(method: str, key: str) -> str:
-        return number(summaries[DATASET, method].metrics[key].mean)
+        return number(summaries[subject.dataset, method].metrics[key].mean)
 
     found = []
-    if (DATASET, "FULL") in summaries:
-        found.append(f"FULL names {mean('FULL', 'acc')} of the digits (paper 0.978).")
-    for name in METHODS[1:]:
-        if (DATASET, name) not in summaries:
+    for name in METHODS:
+        if (subject.dataset, name) not in summaries:
             continue
-        own = summaries[DATASET, name]
+        paper = subject.published[name]
+        if name == "FULL":
+            found.append(
+                f"FULL: ACC {mean(name, 'acc')} (paper {number(paper['acc'])}), AUROC "
+                f"{mean(name, 'auroc')} (paper {number(paper['auroc'])})."
+            )
+            continue
+        own, random = summaries[subject.dataset, name], RANDOM.format(name)
+        # accuracy of ten digits, order of two classes: what each table of the paper is read for
+        key = "auroc" if len(subject.classes) == 2 else "acc"
+        said = key.upper()
         found.append(
             f"{name} at {'k' if name == 'L2X' else 'λ'} = {own.setting} shows "
-            f"{100 * own.metrics['fraction'].mean:.2f}% of the pixels: ACC {mean(name, 'acc')} "
-            f"under its own predictor (paper {number(PUBLISHED[name]['acc'])}), eACC "
-            f"{mean(name, 'eacc')} under the paper's evaluator (paper "
-            f"{number(PUBLISHED[name]['eacc'])}) and {mean(name, 'eacc_varied')} under one that "
-            f"knows sparse masks; random pixels {mean(RANDOM.format(name), 'eacc')} and "
-            f"{mean(RANDOM.format(name), 'eacc_varied')}. The mask alone gives away "
+            f"{100 * own.metrics['fraction'].mean:.2f}% of the {subject.unit}: {said} "
+            f"{mean(name, key)} under its own predictor (paper {number(paper[key])}), e{said} "
+            f"{mean(name, 'e' + key)} under the paper's evaluator (paper "
+            f"{number(paper['e' + key])}) and {mean(name, f'e{key}_varied')} under one that knows "
+            f"sparse masks; random {subject.unit} {mean(random, 'e' + key)} and "
+            f"{mean(random, f'e{key}_varied')}. The mask alone names the class in "
             f"{mean(name, 'macc')}."
         )
     return found

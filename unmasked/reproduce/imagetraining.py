@@ -29,7 +29,7 @@ Masks = NDArray[np.bool_]
 class Rows:
     """Images as rows of numbers, with their classes."""
 
-    x: NDArray[np.float32]  # (R, numbers)
+    x: NDArray[np.float32]  # (R, channels · height · width)
     y: NDArray[np.int64]
     classes: int
 
@@ -47,6 +47,10 @@ class Parts:
     valid: Rows
     test: Rows
     shape: tuple[int, int, int]
+
+    def features(self, masker: Masker) -> int:
+        """How many there are to show or hide."""
+        return masker.features(self.train.x.shape[1])
 
     @property
     def by_name(self) -> dict[str, Rows]:
@@ -74,7 +78,8 @@ class Workshop:
     def __init__(
         self, recipe: ImageRecipe, parts: Parts, seeds: tuple[int, ...], place: Place
     ) -> None:
-        self.recipe, self.parts, self.seeds, self.place = recipe, parts, seeds, place
+        self.recipe = recipe.bound(parts.shape)
+        self.parts, self.seeds, self.place = parts, seeds, place
         self.seconds: dict[str, float] = {}
 
     def _fit(
@@ -167,7 +172,7 @@ class Workshop:
         tag = f"mask of {name}" + (f" {self.seeds[w]}" if len(self.seeds) > 1 else "")
         trained = self._fit(
             tag,
-            methods.full(Zero(), self.recipe.predictor),
+            methods.full(Zero(), self.recipe.reader or self.recipe.predictor),
             Settings(seeds=(self.seeds[w] + SEED_SHIFT,) * len(settings)),
             self.recipe.options("mask"),
             train,

@@ -1,0 +1,276 @@
+"""An image table of the paper: train, choose, judge; write results, tables and pictures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmasked.choosing import Candidate, choose
+from unmasked.engine import Trained
+from unmasked.engine.progress import Show
+from unmasked.evaluation.evaluator import same_size_masks
+from unmasked.metrics import (
+    Statistic,
+    auroc_statistic,
+    bootstrap,
+    hits,
+    label_scores,
+    log_likelihoods,
+    mean_statistic,
+)
+from unmasked.report.results import (
+    all_or_nothing,
+    checkpoint_folder,
+    prepare_folder,
+    provenance,
+    remove_checkpoints,
+    to_json,
+)
+from unmasked.reproduce.folder import check_same_preset, mark
+from unmasked.reproduce.imagefigures import Drawn, View, write_figures
+from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe, check_grid
+from unmasked.reproduce.imagetables import RANDOM, image_lead, image_tables
+from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
+from unmasked.reproduce.render import write_tables
+from unmasked.reproduce.rows import Reproduction, result_row
+from unmasked.reproduce.subjects import Subject
+from unmasked.reproduce.training import Place
+
+_DRAWS = 1000  # of the bootstrap over test images
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The images of a table: as networks see them, and the test images as people do.
+
+    raw : (R, channels, height, width), the test images. truth : (R, features) bool where it is
+    known what decides the label. remarks : what there is to know about the images, in sentences.
+    """
+
+    parts: Parts
+    raw: NDArray[np.float32]
+    truth: NDArray[np.bool_] | None = None
+    remarks: tuple[str, ...] = ()
+
+
+Extra = Callable[[Path, "Workshop", Drawn], tuple[dict[str, Any], list[str]]]
+"""Writes more files into the folder; returns more of ``results.json``, and sentences."""
+
+
+def run_images(
+    folder: Path,
+    recipe: ImageRecipe,
+    pictures: Pictures,
+    subject: Subject,
+    *,
+    explainers: tuple[str, ...] = EXPLAINERS,
+    seeds: tuple[int, ...] = (0,),
+    device: str = "auto",
+    show: Show = "auto",
+    command: str = "unmasked reproduce",
+    extra: Extra | None = None,
+) -> Reproduction:
+    """Train all methods, evaluate them, write results.json, tables, figures and the gallery."""
+    started = time.monotonic()
+    parts = pictures.parts
+    check_grid(recipe, parts.features(recipe.bound(parts.shape).masker))
+    prepare_folder(folder)
+    check_same_preset(folder, recipe.name)
+    facts = provenance(command)
+    description = f"{recipe} {parts.shape} {explainers} {seeds} {device} {facts['version']}"
+    place = Place(device, checkpoint_folder(folder, description), show)
+    mark(folder, recipe.name)
+    work = Workshop(recipe, parts, seeds, place)
+    full = work.full()
+    judges = {ending: work.evaluator(ending) for ending in recipe.evaluators}
+    rows = _full_rows(work, subject, full, judges)
+    accuracies = _validation_accuracy(work, full)
+    drawn: dict[str, tuple[Found, NDArray[np.int64]]] = {}
+    for name in explainers:
+        found = work.explainer(name)
+        chosen, reasons = _choose(found, parts.valid, recipe.tolerance, accuracies)
+        read = work.readers(name, found)
+        rows += _rows(work, subject, found, chosen, reasons, judges, read, pictures.truth)
+        # the training images' masks are the largest thing here, and no longer needed
+        found.masks.pop("train")
+        drawn[name] = (found, chosen)
+    seconds = {**work.seconds, "all": time.monotonic() - started}
+    words = [*pictures.remarks, *image_lead(rows, subject)]
+    with all_or_nothing(folder) as part:
+        more, sentences = ({}, []) if extra is None else extra(part, work, drawn)
+        words += sentences
+        head = {**facts, "recipe": recipe.to_json(), "seconds": seconds, "summary": words}
+        (part / "results.json").write_text(
+            to_json({**head, **more, "rows": rows}), encoding="utf-8"
+        )
+        tables = image_tables(rows, recipe.tolerance, subject)
+        write_tables(part, tables, facts, words, recipe.deviations, title=subject.title)
+        view = View(subject, pictures.raw, parts.test.y, work.recipe.masker)
+        write_figures(part, view, drawn, words, facts)
+    remove_checkpoints(folder)
+    return Reproduction(rows, words, folder, seconds)
+
+
+def _validation_accuracy(work: Workshop, full: Trained) -> list[float]:
+    """FULL's accuracy on validation images, for each seed."""
+    valid = work.parts.valid
+    everything = _everything(work, len(valid.y))
+    p = work.predict(full.stacks["predictor"], work.recipe.masker, valid.x, everything)
+    return [float(hits(p[w, 0], valid.y).mean()) for w in range(len(work.seeds))]
+
+
+def _everything(work: Workshop, rows: int) -> Masks:
+    features = work.parts.features(work.recipe.masker)
+    return np.ones((len(work.seeds), 1, rows, features), dtype=bool)
+
+
+def _choose(
+    found: Found, valid: Rows, tolerance: float, accuracies: list[float]
+) -> tuple[NDArray[np.int64], list[str]]:
+    """For each seed the setting by the paper's rule, and why."""
+    chosen, reasons = [], []
+    target = np.eye(valid.classes)[valid.y]
+    for w, accuracy in enumerate(accuracies):
+        candidates = [
+            Candidate.judged(
+                next(iter(setting.values())),
+                found.masks["valid"][w, s],
+                found.own["valid"][w, s],
+                target,
+            )
+            for s, setting in enumerate(found.settings)
+        ]
+        best, reason = choose(candidates, "tolerance", tolerance=tolerance, full_accuracy=accuracy)
+        chosen.append(best)
+        reasons.append(reason)
+    return np.array(chosen), reasons
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What an evaluator says of masks: figures for each seed and setting, and P(class | shown)."""
+
+    metrics: list[list[dict[str, float]]]
+    predicted: dict[str, NDArray[np.float64]]  # by the evaluator's ending, (W, S, R, K)
+
+
+def _judged(work: Workshop, judges: dict[str, Trained], masks: Masks) -> Judged:
+    """What all evaluators say of masks (W, S, R, F) of test images."""
+    test = work.parts.test
+    result: list[list[dict[str, float]]] = [[{} for _ in seed] for seed in masks]
+    predicted = {}
+    for ending, judge in judges.items():
+        masker = work.recipe.evaluators[ending].masker
+        p = work.predict(judge.stacks["predictor"], masker, test.x, masks)
+        predicted[ending] = p
+        for w in range(masks.shape[0]):
+            for s in range(masks.shape[1]):
+                scores = label_scores(p[w, s], test.y, "e")
+                result[w][s] |= {f"{key}{ending}": value for key, value in scores.items()}
+    return Judged(result, predicted)
+
+
+def _over_random(
+    own: dict[str, NDArray[np.float64]],
+    random: dict[str, NDArray[np.float64]],
+    y: NDArray[np.int64],
+    seed: int,
+) -> dict[str, dict[str, float]]:
+    """Paired differences on the same images, P(class | shown) by evaluator, each (R, K)."""
+    statistics: dict[str, Statistic] = {}
+    pairs = {}
+    for ending in own:
+        for side, p in (("own", own[ending]), ("random", random[ending])):
+            target = np.eye(p.shape[1])[y]
+            statistics[f"{side} eacc{ending}"] = mean_statistic(hits(p, y).astype(float))
+            statistics[f"{side} eloglik{ending}"] = mean_statistic(log_likelihoods(p, target))
+            if p.shape[1] == 2:
+                statistics[f"{side} eauroc{ending}"] = auroc_statistic(p, y)
+        keys = [key.removeprefix("own ") for key in statistics if key.startswith("own ")]
+        pairs.update({key: (f"own {key}", f"random {key}") for key in keys})
+    found = bootstrap(statistics, len(y), draws=_DRAWS, seed=seed, differences=pairs)
+    return {
+        key: {"value": found[key].value, "low": found[key].low, "high": found[key].high}
+        for key in pairs
+    }
+
+
+def _iou(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
+    """Mean over images of |shown ∩ true| / |shown ∪ true|."""
+    return float(((masks & truth).sum(1) / np.maximum((masks | truth).sum(1), 1)).mean())
+
+
+def _rows(
+    work: Workshop,
+    subject: Subject,
+    found: Found,
+    chosen: NDArray[np.int64],
+    reasons: list[str],
+    judges: dict[str, Trained],
+    read: NDArray[np.float64],
+    truth: NDArray[np.bool_] | None,
+) -> list[dict[str, Any]]:
+    """A row for each setting, and one for random masks of the same sizes."""
+    test, masks = work.parts.test, found.masks["test"]
+    judged = _judged(work, judges, masks)
+    random = np.empty_like(masks)
+    for w, seed in enumerate(work.seeds):
+        for s in range(masks.shape[1]):
+            random[w, s] = same_size_masks(masks[w, s], np.random.default_rng([seed, s]))
+    by_chance = _judged(work, judges, random)
+    rows = []
+    for w, seed in enumerate(work.seeds):
+        for s, setting in enumerate(found.settings):
+            shown = masks[w, s].sum(1)
+            metrics = {
+                **label_scores(found.own["test"][w, s], test.y),
+                **judged.metrics[w][s],
+                "fraction": float(masks[w, s].mean()),
+                "shown_low": float(np.quantile(shown, 0.05)),
+                "shown_high": float(np.quantile(shown, 0.95)),
+                "macc": float(hits(read[w, s], test.y).mean()),
+            }
+            like = {**by_chance.metrics[w][s], "fraction": metrics["fraction"]}
+            if truth is not None:
+                metrics["iou"] = _iou(masks[w, s], truth)
+                like["iou"] = _iou(random[w, s], truth)
+            row = result_row(
+                subject.dataset, seed, found.method, s == chosen[w], metrics, **setting
+            )
+            row["epoch"] = int(found.epochs[w, s])
+            if s == chosen[w]:
+                row["reason"] = reasons[w]
+                own, others = (
+                    {ending: p[w, s] for ending, p in one.predicted.items()}
+                    for one in (judged, by_chance)
+                )
+                row["over_random"] = _over_random(own, others, test.y, seed)
+            rows.append(row)
+            name = RANDOM.format(found.method)
+            rows.append(result_row(subject.dataset, seed, name, s == chosen[w], like, **setting))
+    return rows
+
+
+def _full_rows(
+    work: Workshop, subject: Subject, full: Trained, judges: dict[str, Trained]
+) -> list[dict[str, Any]]:
+    test = work.parts.test
+    everything = _everything(work, len(test.y))
+    own = work.predict(full.stacks["predictor"], work.recipe.masker, test.x, everything)
+    judged = _judged(work, judges, everything)
+    return [
+        result_row(
+            subject.dataset,
+            seed,
+            "FULL",
+            True,
+            {**label_scores(own[w, 0], test.y), **judged.metrics[w][0], "fraction": 1.0},
+        )
+        for w, seed in enumerate(work.seeds)
+    ]
