@@ -56,7 +56,7 @@ def test_many_as_one_are_those_networks(factory: Any) -> None:
     regions = Superpixels((3, 4)).bound(SHAPE).map
     made = [build(ForImages(factory, SHAPE, regions), INPUTS, 12, s).double() for s in range(3)]
     stack = Stack(made, CPU, torch.float64, random(2, INPUTS))
-    assert stack.mode == "vmap"
+    assert stack.mode == "each"
     x, weight = random(3, 4, INPUTS, seed=1), random(3, 4, 12, seed=2)
     leaves = stack.weights(learn=True)
     result = stack.forward(leaves, x, training=True)
@@ -68,6 +68,47 @@ def test_many_as_one_are_those_networks(factory: Any) -> None:
         gradients = torch.autograd.grad((alone * weight[i]).sum(), list(module.parameters()))
         for own, expected in zip(found, gradients, strict=True):
             torch.testing.assert_close(own[i], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
+@pytest.mark.parametrize("factory", [CNN((4, 8)), UNet((4, 8))])
+def test_low_precision_is_near_and_leaves_weights_and_results_alone(
+    factory: Any, training: bool
+) -> None:
+    """bfloat16 keeps 8 bits: a result of about ten layers is right to a few of its steps, 2⁻⁸."""
+    made = [build(ForImages(factory, SHAPE), INPUTS, INPUTS, s) for s in range(2)]
+    x = random(2, 4, INPUTS, seed=1).float()
+    precise, low = (
+        Stack(made, CPU, torch.float32, x[0], precision) for precision in (None, torch.bfloat16)
+    )
+    results, gradients = [], []
+    for stack in (precise, low):
+        leaves = stack.weights(learn=True)
+        result = stack.forward(leaves, x, training=training)
+        results.append(result.detach())
+        gradients.append(stack.gather(torch.autograd.grad(result.sum(), list(leaves.values()))))
+    assert low.flat.dtype == results[1].dtype == gradients[1].dtype == torch.float32
+    assert not torch.equal(*results)  # it was indeed low
+    for one, other in (results, gradients):
+        error = (one - other).norm() / one.norm()
+        assert error < 10 * 2**-8
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
+def test_the_papers_network_runs_one_at_a_time_and_only_learning_moves_its_statistics(
+    training: bool,
+) -> None:
+    pytest.importorskip("monai", reason="DenseNet121 is MONAI's, in the extra 'images'")
+    shape = (1, 32, 32)
+    made = [build(ForImages(DenseNet121(), shape), 1024, 2, s) for s in range(2)]
+    x = random(2, 4, 1024, seed=1).float()
+    stack = Stack(made, CPU, torch.float32, x[0], torch.bfloat16)
+    assert stack.mode == "each"  # so that a step of it can be captured
+    before = {name: v.clone() for name, v in stack.buffers.items() if "running" in name}
+    assert len(before) > 200
+    stack.forward(stack.weights(), x, training=training)
+    moved = [not torch.equal(before[name], stack.buffers[name]) for name in before]
+    assert all(moved) if training else not any(moved)
 
 
 # ---------------------------------------------------------------------- means over superpixels

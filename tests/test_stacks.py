@@ -84,7 +84,7 @@ NETWORKS: dict[str, tuple[Factory, str]] = {
     ),
     "batch norm of all batches": (
         lambda i, o: nn.Sequential(nn.BatchNorm1d(i, momentum=None), nn.Linear(i, o)),
-        "loop",
+        "random",
     ),
     "layer norm": (MLP((6,), normalisation="layer"), "vmap"),
     "a user's module": (Residual, "vmap"),
@@ -92,8 +92,8 @@ NETWORKS: dict[str, tuple[Factory, str]] = {
         lambda i, o: nn.Sequential(nn.Linear(i, 6).requires_grad_(False), nn.Linear(6, o)),
         "vmap",
     ),
-    "a branch": (Branching, "loop"),
-    "dropout": (Dropped, "loop"),
+    "a branch": (Branching, "random"),
+    "dropout": (Dropped, "random"),
 }
 each_network = pytest.mark.parametrize(("factory", "mode"), NETWORKS.values(), ids=NETWORKS.keys())
 each_training = pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])

@@ -47,6 +47,7 @@ CPU = torch.device("cpu")
         ("weight_decay", -0.1),
         ("clip", 0.0),
         ("schedule", "cosine"),
+        ("precision", "float16"),
         ("selector_delay", 1.0),
         ("l2", -0.1),
         ("l2", math.inf),

@@ -77,7 +77,8 @@ def _fit(
     assert training.batch_size is not None  # resolved by `fit`
     whole = False
     try:
-        program = Program(method, settings, rows, held_out, device, dtype, pieces)
+        precision = torch.bfloat16 if training.precision == "bfloat16" else None
+        program = Program(method, settings, rows, held_out, device, dtype, pieces, precision)
         whole = program.needs_whole_batches
         return train(program, training, path, show, title, pieces)
     except torch.OutOfMemoryError:

@@ -53,7 +53,9 @@ class Program:
         device: torch.device,
         dtype: torch.dtype,
         pieces: int = 1,
+        precision: torch.dtype | None = None,
     ) -> None:
+        self.precision = precision
         self.method, self.settings, self.pieces = method, settings, pieces
         self.device, self.dtype = device, dtype
         self.train, self.valid = Rows(train, device, dtype), Rows(valid, device, dtype)
@@ -91,7 +93,7 @@ class Program:
             one = build(network, probe.shape[1], outputs, seed + _SEEDS.get(name, 0))
             networks += [one] * copies
         check_shapes(networks[0], name, probe, outputs)
-        return Stack(networks, self.device, self.dtype, probe)
+        return Stack(networks, self.device, self.dtype, probe, self.precision)
 
     # ------------------------------------------------------------------ which settings compute
 
@@ -391,4 +393,4 @@ class Program:
     @property
     def random_layers(self) -> bool:
         """Whether a network may hold layers that draw (dropout): then it runs one at a time."""
-        return any(stack.mode == "loop" for stack in self.stacks.values())
+        return any(stack.mode == "random" for stack in self.stacks.values())

@@ -30,6 +30,9 @@ class Stack:
     flat : (count, parameters), what the optimiser moves.
     buffers : everything that is not learned, each (count, *shape).
     mode : how all of them are run at once. ``probe``, a few rows (rows, inputs), is for trying.
+    precision : of the products inside modules that are not plain layers, with sums, weights and
+        results in ``dtype``; None: all in ``dtype``. Pictures then lie channels-last, as the fast
+        kernels want them.
     """
 
     def __init__(
@@ -38,8 +41,10 @@ class Stack:
         device: torch.device,
         dtype: torch.dtype,
         probe: Tensor,
+        precision: torch.dtype | None = None,
     ) -> None:
         first = modules[0]
+        self.precision = precision
         # Two templates instead of one that is toggled: evaluating can never move a statistic.
         self._train = copy.deepcopy(first).to(device=device, dtype=dtype).train()
         self._eval = copy.deepcopy(first).to(device=device, dtype=dtype).eval()
@@ -60,9 +65,10 @@ class Stack:
                 self.buffers[name] = value.to(device, dtype if floats else value.dtype)
         self._pool, self._layers = layers.Pool(), list(self._train.named_children())
         self._seen: tuple[tuple[int, ...], Weights] = ((), {})
-        self.mode: Literal["layers", "vmap", "loop"] = "layers"
+        self.mode: Literal["layers", "vmap", "each", "random"] = "layers"
         if not layers.understood(first):
-            self.mode = "vmap" if self._maps(probe.to(device, dtype)) else "loop"
+            maps = self._maps(probe.to(device, dtype))
+            self.mode = ("each" if _convolves(first) else "vmap") if maps else "random"
 
     @property
     def template(self) -> nn.Module:
@@ -86,7 +92,8 @@ class Stack:
         """Run every network on its own rows: (count, rows, inputs) -> (count, rows, outputs).
 
         ``weights`` are those of `weights`, with or without gradients. Layers that are understood
-        run as batched products; other modules through vmap; what vmap refuses, one at a time.
+        run as batched products; other modules through vmap; convolutions one network at a time,
+        since many at once are slower; so is what vmap refuses, such as layers that draw.
         """
         return self.forward_with({**weights, **self.buffers}, x, training=training)
 
@@ -97,15 +104,16 @@ class Stack:
         if x.shape[0] == 1:  # squeezed, not indexed: the gradient of an index is a copy
             own = {name: value.squeeze(0) for name, value in values.items()}
             return self._one(own, x.squeeze(0), training).unsqueeze(0)
-        template = self._train if training else self._eval
         if self.mode == "vmap":
-            return torch.vmap(lambda own, rows: functional_call(template, own, (rows,)))(values, x)
-        state = torch.get_rng_state()
+            return torch.vmap(lambda own, rows: self._one(own, rows, training))(values, x)
+        state = torch.get_rng_state() if self.mode == "random" else None
         results = []
-        for i in range(x.shape[0]):
-            torch.set_rng_state(state)  # random layers must not feel how many neighbours there are
-            own = {name: value[i] for name, value in values.items()}
-            results.append(self._one(own, x[i], training))
+        parts = {name: value.unbind(0) for name, value in values.items()}
+        for i, rows in enumerate(x.unbind(0)):
+            if state is not None:  # random layers must not feel how many neighbours there are
+                torch.set_rng_state(state)
+            own = {name: value[i] for name, value in parts.items()}
+            results.append(self._one(own, rows, training))
         return torch.stack(results)
 
     def named(self, values: Weights) -> Weights:
@@ -137,8 +145,20 @@ class Stack:
         return layers.run(flat, x, parts)
 
     def _one(self, own: Weights, x: Tensor, training: bool) -> Tensor:
-        result: Tensor = functional_call(self._train if training else self._eval, own, (x,))
-        return result
+        template = self._train if training else self._eval
+        if self.precision is None:
+            result: Tensor = functional_call(template, own, (x,))
+            return result
+        own = {
+            name: value.to(self.precision, memory_format=torch.channels_last)
+            if value.dim() == 4
+            else value
+            for name, value in own.items()
+        }
+        # no cache: it would keep what a captured step must make anew
+        with torch.autocast(x.device.type, self.precision, cache_enabled=False):
+            result = functional_call(template, own, (x,))
+        return result.to(x.dtype)
 
     def _maps(self, x: Tensor) -> bool:
         """Whether ``torch.vmap`` can run this architecture in training; tried, not guessed."""
@@ -241,6 +261,10 @@ class Networks:
         if self.ready is None:
             return stack.forward_with(values, x, training=self.training)
         return stack.run_layers(values, x, training=False, ready=self.ready)
+
+
+def _convolves(module: nn.Module) -> bool:
+    return any(isinstance(part, nn.modules.conv._ConvNd) for part in module.modules())
 
 
 def over_leading(function: Callable[..., Any], axes: int, *arguments: Any) -> Any:
