@@ -166,6 +166,90 @@ def mnist(
         _show(result, json=json, quiet=quiet)
 
 
+@app.command()
+def cxr(
+    data: Annotated[
+        str,
+        typer.Option(
+            help="NIH's folder ChestX-ray14, a packed .npz file, or 'phantom' for drawn films."
+        ),
+    ] = "phantom",
+    preset: Annotated[
+        str, typer.Option(help="paper, tuned (our best recipe) or quick (for a laptop).")
+    ] = "quick",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results.  [default: cxr-PRESET]")
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Films are shrunk to so many pixels a side.  [default: 128; quick: 64]"),
+    ] = None,
+    superpixels: Annotated[
+        int | None, typer.Option(help="Superpixels along a side.  [default: 16]")
+    ] = None,
+    superpixel_size: Annotated[
+        int | None, typer.Option(help="Instead: how many pixels a superpixel has along a side.")
+    ] = None,
+    hearts: Annotated[
+        Path | None,
+        typer.Option(help="A file of outlined hearts (.npz): tell where selections lie."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all four]")
+    ] = None,
+    sparsities: Annotated[
+        str | None, typer.Option(help="Grid of λ.  [default: the preset's]")
+    ] = None,
+    ks: Annotated[
+        str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")
+    ] = None,
+    epochs: Epochs = None,
+    device: Device = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Chest X-rays: Table 3, samples with their selections, a gallery, a folder for a study."""
+    with one_sentence_errors(RESUME):
+        from unmasked.data.chest_xray import chest_xray
+        from unmasked.reproduce import cxrrecipes
+        from unmasked.reproduce import imagerecipes as recipes
+        from unmasked.reproduce.cxr import check_hearts, drawn_films, run_cxr
+
+        recipe = cxrrecipes.preset(preset)
+        if seeds < 1:
+            raise InputError(f"--seeds must be at least 1 but is {seeds}.")
+        side = size if size is not None else 64 if recipe.name == "quick" else 128
+        if side < 32:
+            raise InputError(f"--size must be at least 32 pixels but is {side}.")
+        grid = cxrrecipes.cells(side, superpixels, superpixel_size)
+        explainers = _names("method", methods, recipes.EXPLAINERS)
+        prices = _numbers("--sparsities", sparsities, float, recipe.prices)
+        numbers = _numbers("--ks", ks, int, recipe.numbers)
+        if ks is None:  # a coarse grid has fewer superpixels than the preset's largest k
+            numbers = tuple(k for k in numbers if k <= grid**2)
+        recipe = cxrrecipes.with_cells(replace(recipe, prices=prices, numbers=numbers), grid)
+        if epochs is not None:
+            recipe = recipes.with_epochs(recipe, epochs)
+        recipes.check_grid(recipe, grid**2)
+        if hearts is not None:
+            check_hearts(hearts)
+        films, truth = drawn_films(side) if data == "phantom" else (None, None)
+        result = run_cxr(
+            out or Path(f"cxr-{recipe.name}"),
+            recipe,
+            films or chest_xray(data, size=side),
+            truth=truth,
+            hearts=hearts,
+            explainers=explainers,
+            seeds=tuple(range(seeds)),
+            device=device,
+            show=False if quiet or json else "auto",
+            command=command_line(),
+        )
+        _show(result, json=json, quiet=quiet)
+
+
 def _names(what: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     """The names a user listed; all that are known where none was."""
     from unmasked.reproduce.recipes import one_of

@@ -1,0 +1,202 @@
+"""`reproduce cxr` on small drawn films: rows, truth, the study folder, resuming, bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from unmasked.cli import app
+from unmasked.data.chest_xray import ChestXrays
+from unmasked.data.phantom import phantom, truth_of_superpixels
+from unmasked.engine import Training
+from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
+from unmasked.networks import MLP
+from unmasked.reproduce import images as job
+from unmasked.reproduce.cxr import _films, run_cxr
+from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
+from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
+from unmasked.reproduce.imagetraining import Found
+from unmasked.superpixels import Superpixels
+
+SIZE, GRID = 32, 4
+PARTS = [phantom(rows, SIZE, seed) for seed, rows in enumerate((120, 60, 60))]
+FILMS = ChestXrays(*(_films(part, i) for i, part in enumerate(PARTS)), {}, ["Drawn."], [])  # type: ignore[arg-type]
+OPTIONS: dict[str, Any] = {"device": "cpu", "show": False, "explainers": ("REAL-X", "L2X")}
+
+
+def tiny(base: ImageRecipe | None = None) -> ImageRecipe:
+    base = base or tuned()
+    training = Training(epochs=2, batch_size=30, learning_rate=3e-3, selector_learning_rate=3e-3)
+    recipe = replace(
+        base,
+        predictor=CNN((4, 8)),
+        selector=UNet((4, 8)),
+        training=training,
+        own_training={"mask": training},
+        evaluators={end: Evaluation(how.masker, how.law) for end, how in base.evaluators.items()},
+        prices=(0.5, 20.0),
+        numbers=(1, 3),
+        reader=MLP((8,)),
+    )
+    return with_cells(recipe, GRID)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("cxr") / "out"
+    result = run_cxr(folder, tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
+    return folder, result.rows
+
+
+def test_rows_have_both_evaluators_the_truth_and_random_masks(done: Any) -> None:
+    _, rows = done
+    assert {row["dataset"] for row in rows} == {"CXR"}
+    for method in ("REAL-X", "L2X"):
+        own = [row for row in rows if row["method"] == method]
+        like = [row for row in rows if row["method"] == f"random, as {method}"]
+        assert len(own) == len(like) == 2
+        assert sum(row["chosen"] for row in own) == 1
+        for row in own + like:
+            keys = {"eauroc", "eacc", "eloglik", "eauroc_varied", "eacc_varied", "iou", "fraction"}
+            assert keys <= row["metrics"].keys()
+            assert all(np.isfinite(value) for value in row["metrics"].values())
+    (chosen,) = (row for row in rows if row["method"] == "REAL-X" and row["chosen"])
+    assert {"eauroc", "eacc", "eauroc_varied"} <= chosen["over_random"].keys()
+
+
+def test_the_overlap_with_the_truth_is_of_the_cells(done: Any) -> None:
+    """Showing exactly the true cells would be 1; a k-cell selection's is bounded by its size."""
+    truth = truth_of_superpixels(PARTS[2].truth, GRID)
+    assert job._iou(truth, truth) == 1
+    assert job._iou(np.zeros_like(truth), truth) == 0
+    half = truth & (np.cumsum(truth, axis=1) <= truth.sum(1, keepdims=True) // 2)
+    expected = np.mean((truth.sum(1) // 2) / truth.sum(1))
+    assert job._iou(half, truth) == pytest.approx(expected)
+    for row in done[1]:
+        if row["method"] == "L2X":
+            most = np.mean(np.minimum(1, row["setting"]["k"] / truth.sum(1)))
+            assert row["metrics"]["iou"] <= most + 1e-12
+
+
+def test_the_files_are_there_and_speak_of_table_3(done: Any) -> None:
+    folder, _ = done
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "results.json", "tables.txt", "tables.md", "tables.html", "samples.png", "gallery.html",
+        "study",
+    }  # fmt: skip
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert results["summary"][0] == "Drawn."
+    text = (folder / "tables.txt").read_text(encoding="utf-8")
+    for words in ("Table 3", "REAL-X, paper", "0.777", "less random masks", "IoU"):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 120
+    page = (folder / "gallery.html").read_text(encoding="utf-8")
+    assert page.count("Test image") == 10  # five of each class
+    assert "cardiomegaly" in page
+
+
+def test_the_study_folder_is_what_a_study_takes(done: Any) -> None:
+    study = done[0] / "study"
+    with (study / "manifest.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == ["case", "image", "method", "mask", "label"]
+    assert {line["method"] for line in lines} == {"REAL-X", "L2X"}
+    y = PARTS[2].y
+    assert len(lines) == 2 * (min(25, int((y == 0).sum())) + min(25, int((y == 1).sum())))
+    regions = Superpixels(GRID).bound((1, SIZE, SIZE)).map
+    for line in lines:
+        image, mask = (np.asarray(Image.open(study / line[k])) for k in ("image", "mask"))
+        assert image.shape == mask.shape == (SIZE, SIZE, 3)
+        shown = mask[..., 0] > 0
+        for cell in range(GRID**2):  # a superpixel is shown whole or not at all
+            assert shown[regions == cell].all() or not shown[regions == cell].any()
+        if line["method"] == "L2X":
+            assert len(np.unique(regions[shown])) in (1, 3)
+    named = {path.name for path in study.iterdir()} - {"manifest.csv"}
+    assert named == {line[key] for line in lines for key in ("image", "mask")}
+
+
+def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> None:
+    asked = []
+
+    class Stops(job.Workshop):
+        def explainer(self, name: str) -> Found:
+            if name == "L2X" and not asked:
+                asked.append(name)
+                raise KeyboardInterrupt
+            return super().explainer(name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "Workshop", Stops)
+        with pytest.raises(KeyboardInterrupt):
+            run_cxr(tmp_path / "out", tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
+        again = run_cxr(tmp_path / "out", tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
+    assert again.rows == done[1]
+
+
+# ---------------------------------------------------------------------- recipes
+
+
+def test_the_paper_preset_is_the_papers() -> None:
+    recipe = paper()
+    assert recipe.prices == (0.1, 1, 2.5, 5, 50)
+    assert set(recipe.numbers) == {1, 5, 10, 15, 50, 100}
+    assert recipe.training.epochs == 50
+    assert recipe.training.learning_rate == recipe.training.selector_learning_rate == 1e-4
+    assert recipe.temperature == 0.1
+    assert recipe.predictor == DenseNet121()
+    assert recipe.selector == MonaiUNet()
+    assert isinstance(recipe.masker, Superpixels)
+    assert recipe.masker.grid == (16, 16)
+    assert not recipe.predictor_first
+    assert preset("TUNED").predictor_first
+    assert quick().rows == 1500
+
+
+def test_another_grid_reaches_the_methods_and_the_evaluators() -> None:
+    recipe = with_cells(tuned(), 8).bound((1, 64, 64))
+    maskers = [recipe.masker, *(how.masker for how in recipe.evaluators.values())]
+    assert [masker.features(64 * 64) for masker in maskers] == [64] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [((128, None, None), 16), ((128, 4, None), 4), ((100, None, 16), 7), ((64, None, 64), 1)],
+)
+def test_cells(arguments: tuple[int, int | None, int | None], expected: int) -> None:
+    assert cells(*arguments) == expected
+
+
+# ---------------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--preset", "papr"], "did you mean paper?"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--superpixels", "8", "--superpixel-size", "8"], "both came"),
+        (["--superpixels", "65"], "from 1 to the film's 64"),
+        (["--superpixel-size", "0"], "from 1 to the film's 64"),
+        (["--size", "16"], "at least 32"),
+        (["--seeds", "0"], "at least 1"),
+        (["--superpixels", "4", "--ks", "1,17"], "from 1 to the 16"),
+        (["--sparsities", "1,1"], "different numbers"),
+        (["--hearts", "nowhere.npz"], "nowhere.npz"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], words: str, tmp_path: Path) -> None:
+    call = ["reproduce", "cxr", *arguments, "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 2
+    assert words in " ".join(result.output.split())
+    assert not (tmp_path / "out").exists()

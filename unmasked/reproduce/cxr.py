@@ -1,0 +1,141 @@
+"""``unmasked reproduce cxr``: the paper's Table 3 and its figure from one command."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmasked.data.chest_xray import ChestXrays, Films, heart_masks
+from unmasked.data.phantom import Phantom, phantom, truth_of_superpixels
+from unmasked.pictures import png, to_rgb
+from unmasked.reproduce.imagefigures import Drawn, View
+from unmasked.reproduce.imagerecipes import ImageRecipe
+from unmasked.reproduce.images import Pictures, run_images
+from unmasked.reproduce.imagetraining import Parts, Rows, Workshop
+from unmasked.reproduce.rows import Reproduction
+from unmasked.reproduce.subjects import CXR
+from unmasked.superpixels import Superpixels
+
+_STUDY_CASES = 50  # as many as the paper's readers saw
+_PHANTOMS = (3000, 300, 300)  # drawn films to train on, to validate on and to test on
+
+
+def run_cxr(
+    folder: Path,
+    recipe: ImageRecipe,
+    data: ChestXrays,
+    *,
+    truth: NDArray[np.bool_] | None = None,
+    hearts: Path | None = None,
+    command: str = "unmasked reproduce cxr",
+    **options: Any,
+) -> Reproduction:
+    """Table 3 from films; other options as for `run_images`.
+
+    truth : (test films, height, width) bool where it is known which pixels decide the label.
+    hearts : a file of films with outlined hearts, to tell where the selections lie.
+    """
+    masker = recipe.masker
+    cells = None
+    if truth is not None and isinstance(masker, Superpixels) and masker.grid is not None:
+        cells = truth_of_superpixels(truth, masker.grid)
+    remarks = (*data.remarks, *data.skipped)
+    pictures = Pictures(_parts(data, recipe.rows), data.test.x, cells, remarks)
+
+    def extra(part: Path, work: Workshop, drawn: Drawn) -> tuple[dict[str, Any], list[str]]:
+        view = View(CXR, data.test.x, data.test.y, work.recipe.masker)
+        write_study(part / "study", view, drawn)
+        if hearts is None:
+            return {}, []
+        return _places(hearts, view, drawn, work)
+
+    return run_images(folder, recipe, pictures, CXR, command=command, extra=extra, **options)
+
+
+def drawn_films(size: int, seed: int = 0) -> tuple[ChestXrays, NDArray[np.bool_]]:
+    """Phantom films in place of real ones, and the truth of the test films (films, h, w)."""
+    parts = [phantom(rows, size, 3 * seed + i) for i, rows in enumerate(_PHANTOMS)]
+    train, valid, test = (_films(part, i) for i, part in enumerate(parts))
+    remarks = [
+        "These films are drawn, not taken: the label depends on four edges of heart and thorax, "
+        "and the best AUROC there can be is 0.967."
+    ]
+    return ChestXrays(train, valid, test, {}, remarks, []), parts[2].truth
+
+
+def _films(part: Phantom, number: int) -> Films:
+    names = np.array([f"phantom-{number}-{i:05d}" for i in range(len(part.y))])
+    return Films(part.x, part.y, names, names)
+
+
+def _parts(data: ChestXrays, most: int | None) -> Parts:
+    """Standardised films as rows; at most so many to learn from."""
+    mean, scale = float(data.train.x.mean()), float(data.train.x.std()) or 1.0
+
+    def rows(films: Films, most: int | None = None) -> Rows:
+        x = (films.x[:most] - mean) / scale
+        return Rows(x.reshape(len(x), -1).astype(np.float32), films.y[:most], 2)
+
+    channels, height, width = data.train.x.shape[1:]
+    return Parts(
+        rows(data.train, most), rows(data.valid), rows(data.test), (channels, height, width)
+    )
+
+
+def write_study(folder: Path, view: View, drawn: Drawn) -> None:
+    """Test films with each method's selection, as ``unmasked study create`` takes them.
+
+    As many of each class as there are, up to 50 in all, the first ones: not picked by hand.
+    ``manifest.csv`` has a line for each film and method: case, image, method, mask, label.
+    """
+    folder.mkdir()
+    classes = np.unique(view.y)
+    each = _STUDY_CASES // len(classes)
+    which = np.sort(np.concatenate([np.flatnonzero(view.y == c)[:each] for c in classes]))
+    lines = []
+    for case, i in enumerate(which):
+        image = f"case{case:02d}.png"
+        (folder / image).write_bytes(png(to_rgb(view.x[i])))
+        for number, (name, (found, chosen)) in enumerate(drawn.items()):
+            shown = view.pixels(found.masks["test"][0, chosen[0], i])
+            mask = f"case{case:02d}-mask{number}.png"
+            (folder / mask).write_bytes(png(np.repeat(255 * shown[..., None], 3, 2).astype("u1")))
+            label = view.subject.classes[int(view.y[i])]
+            lines.append([case, image, name, mask, label])
+    with (folder / "manifest.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["case", "image", "method", "mask", "label"])
+        writer.writerows(lines)
+
+
+def check_hearts(path: Path) -> None:
+    """Refuse a file without outlined hearts before any work."""
+    heart_masks(path)
+
+
+def _places(
+    hearts: Path, view: View, drawn: Drawn, work: Workshop
+) -> tuple[dict[str, Any], list[str]]:
+    """Where the chosen selections of the first seed lie: on the heart, on its margin."""
+    from unmasked.reproduce.hearts import places_of
+
+    masker = work.recipe.masker
+    assert isinstance(masker, Superpixels)
+    chosen = {
+        name: found.masks["test"][0, settings[0]] for name, (found, settings) in drawn.items()
+    }
+    found = places_of(
+        hearts,
+        view.x,
+        chosen,
+        masker.map,
+        view.y,
+        seed=work.seeds[0],
+        device=work.place.device,
+        cache_folder=work.place.checkpoints,
+    )
+    return {"places": found["results"]}, found["sentences"]
