@@ -32,6 +32,17 @@ def explain(
     sparsity: Annotated[
         str, typer.Option(help="Price of showing everything: a number, several as 0.1,0.2 or auto.")
     ] = "auto",
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="A column that names the rows; no feature.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Rows with the same value, such as a patient, stay in one part."),
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Train on the earliest rows by this column, test on the last")
+    ] = None,
+    drop: Annotated[str | None, typer.Option(help="Columns to leave out, as a,b.")] = None,
     seed: Seed = 0,
     device: Device = "auto",
     epochs: Epochs = None,
@@ -51,11 +62,21 @@ def explain(
             )
         prices = _sparsity(sparsity)
         folder = table.with_name(f"{table.stem}-explained") if out is None else out
+        from unmasked.data.tables import Roles
         from unmasked.jobs.table import explain_new_rows, explain_table
+
+        left_out = tuple(part.strip() for part in (drop or "").split(",") if part.strip())
+        roles = Roles(id_column, group, time, left_out)
 
         if model is not None:
             result = explain_new_rows(
-                table, model, folder, target=target, device=device, command=command_line()
+                table,
+                model,
+                folder,
+                target=target,
+                device=device,
+                roles=roles,
+                command=command_line(),
             )
         else:
             assert target is not None
@@ -70,6 +91,7 @@ def explain(
                 device=device,
                 show=False if quiet or json else "auto",
                 training=Training(epochs=epochs),
+                roles=roles,
                 command=command_line(),
             )
         if json:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
 from unmasked.columns import Columns, nearest
 from unmasked.errors import DataWarning, InputError, MissingExtra
@@ -26,6 +26,12 @@ class TableSplit:
     train: tuple[pd.DataFrame, pd.Series]
     valid: tuple[pd.DataFrame, pd.Series]
     test: tuple[pd.DataFrame, pd.Series]
+
+    @property
+    def balance(self) -> dict[str, float]:
+        """The share of each class among all rows, the most frequent first."""
+        y = pd.concat([part[1] for part in (self.train, self.valid, self.test)])
+        return {str(name): float(v) for name, v in y.value_counts(normalize=True).items()}
 
 
 def read_table(path: Path, text: Sequence[str] = ()) -> pd.DataFrame:
@@ -81,15 +87,6 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def check_columns(X: pd.DataFrame) -> None:
     """Refuse what cannot be learned from, in any row, before hours are spent on the others."""
-    missing = X.isna().sum()
-    missing = missing[missing > 0]
-    if len(missing):
-        named = ", ".join(f"{name!r} has {count:,}" for name, count in list(missing.items())[:5])
-        more = f" and {len(missing) - 5} more columns" if len(missing) > 5 else ""
-        raise InputError(
-            f"missing values are not supported yet, but column {named} missing{more}; fill them in "
-            "or drop these rows."
-        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         Columns.learn(X)
@@ -132,10 +129,76 @@ def check_target(table: pd.DataFrame, target: str) -> None:
         )
 
 
-def split_table(table: pd.DataFrame, target: str, *, seed: int) -> TableSplit:
-    """60% of the rows to train on, 20% to validate, 20% to test, classes in proportion."""
+@dataclass(frozen=True)
+class Roles:
+    """Columns that are no features: what they say about the rows.
+
+    id : a name for each row, no two alike, carried through to what is written.
+    group : rows of one group, such as a patient, stay in one part.
+    time : the earliest rows are for training and the latest for testing.
+    drop : left out.
+    """
+
+    id: str | None = None
+    group: str | None = None
+    time: str | None = None
+    drop: tuple[str, ...] = ()
+
+    def check(self, table: pd.DataFrame, target: str | None) -> None:
+        """Refuse columns that are not there, or that cannot be what they are to be."""
+        if self.group is not None and self.time is not None:
+            raise InputError(
+                "--group keeps rows together and --time orders them, but both came; give one."
+            )
+        named = {"--id": self.id, "--group": self.group, "--time": self.time}
+        for option, name in [*named.items(), *(("--drop", name) for name in self.drop)]:
+            if name is None:
+                continue
+            if name not in table.columns:
+                raise InputError(
+                    f"{option} names the column {name!r}, which is not in the table; "
+                    f"{nearest(name, list(table.columns))}"
+                )
+            if name == target:
+                raise InputError(f"{option} names {name!r}, which is the target; name another.")
+            missing = int(table[name].isna().sum())
+            if missing and option != "--drop":
+                raise InputError(
+                    f"{option} names {name!r}, which is missing in {missing:,} rows; fill it in or "
+                    "drop these rows."
+                )
+        if self.id is not None:
+            twice = table[self.id][table[self.id].duplicated()]
+            if len(twice):
+                raise InputError(
+                    f"--id names {self.id!r}, in which {twice.iloc[0]} comes more than once; "
+                    "ids must differ."
+                )
+
+    def features(self, table: pd.DataFrame, target: str | None) -> pd.DataFrame:
+        """What is left to learn from, its index the ids where there are any."""
+        names = {self.id, self.group, self.time, target, *self.drop} - {None}
+        left = table.drop(columns=[name for name in table.columns if name in names])
+        if not left.shape[1]:
+            raise InputError(f"the table has the target {target!r} only; it needs other columns.")
+        if self.id is not None:
+            left.index = pd.Index(table[self.id], name=self.id)
+        return left
+
+
+def split_table(
+    table: pd.DataFrame, target: str, *, seed: int, roles: Roles | None = None
+) -> TableSplit:
+    """60% of the rows to train on, 20% to validate, 20% to test, classes in proportion.
+
+    With a group column about so many, since groups stay whole; with a time column in its order,
+    rows of one time together.
+    """
     check_target(table, target)
-    X, y = table.drop(columns=target), table[target]
+    roles = roles or Roles()
+    roles.check(table, target)
+    X = roles.features(table, target)
+    y = table[target].set_axis(X.index)
     if len(table) < 10:
         raise InputError(
             f"the table has {len(table)} rows but at least 10 are needed to train, validate and "
@@ -147,10 +210,75 @@ def split_table(table: pd.DataFrame, target: str, *, seed: int) -> TableSplit:
             f"the class {rare.index[0]!r} of {target!r} has {rare.iloc[0]} row(s) but needs "
             f"{_LEAST_ROWS} to train, validate and test; drop these rows or merge classes."
         )
-    rest, test = _part(y, 0.2, seed)
-    train, valid = _part(y.iloc[rest], 0.25, seed)
-    parts = [rest[train], rest[valid], test]
+    if roles.group is not None:
+        parts = _by_group(y, table[roles.group], roles.group, seed)
+    elif roles.time is not None:
+        parts = _by_time(y, table[roles.time], roles.time)
+    else:
+        rest, test = _part(y, 0.2, seed)
+        train, valid = _part(y.iloc[rest], 0.25, seed)
+        parts = [rest[train], rest[valid], test]
     return TableSplit(target, *((X.iloc[p], y.iloc[p]) for p in parts))
+
+
+def _by_group(y: pd.Series, group: pd.Series, name: str, seed: int) -> list[np.ndarray]:
+    """Whole groups in each part, classes in proportion as far as that goes."""
+    groups, label = group.astype(str).to_numpy(), y.astype(str).to_numpy()
+    count = len(set(groups))
+    if count < 5:
+        raise InputError(
+            f"--group names {name!r}, which has {count} different values, but at least 5 groups "
+            "are needed to train, validate and test."
+        )
+    rest, test = _fold(label, groups, 5, seed)
+    train, valid = _fold(label[rest], groups[rest], 4, seed)
+    parts = [rest[train], rest[valid], test]
+    _check_classes(y, parts, f"groups of {name!r}")
+    return parts
+
+
+def _fold(
+    label: np.ndarray, groups: np.ndarray, folds: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """One of so many folds apart from the others."""
+    maker = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():  # a rare class is looked at below
+        warnings.simplefilter("ignore", UserWarning)
+        rest, held_out = next(iter(maker.split(np.zeros(len(label)), label, groups)))
+    return rest, held_out
+
+
+def _by_time(y: pd.Series, time: pd.Series, name: str) -> list[np.ndarray]:
+    """The earliest rows to train on, the latest to test on; rows of one time stay together."""
+    values = time
+    if not pd.api.types.is_numeric_dtype(time.dtype):
+        try:
+            values = pd.to_datetime(time)
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"--time names {name!r}, which must hold numbers or dates but holds "
+                f"{time.iloc[0]!r}; write dates as 2024-12-31."
+            ) from error
+    rank = values.rank(method="dense").to_numpy(dtype=np.int64)  # 1, 2, … one for each time
+    share = np.cumsum(np.bincount(rank)) / len(rank)  # of the rows up to each time
+    first, second = (int(np.argmin(np.abs(share - cut))) for cut in (0.6, 0.8))
+    parts = [
+        np.flatnonzero(rank <= first),
+        np.flatnonzero((rank > first) & (rank <= second)),
+        np.flatnonzero(rank > second),
+    ]
+    _check_classes(y, parts, f"times of {name!r}")
+    return parts
+
+
+def _check_classes(y: pd.Series, parts: list[np.ndarray], what: str) -> None:
+    for part, use in zip(parts, ("train", "validate", "test"), strict=True):
+        found = y.iloc[part].nunique()
+        if found < 2:
+            raise InputError(
+                f"the {what} leave {len(part)} rows of {found} class(es) to {use} on, but at least "
+                "two classes are needed; use another column, or none."
+            )
 
 
 def _part(y: pd.Series, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

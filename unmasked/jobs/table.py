@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pandas as pd
 from unmasked import plots
 from unmasked.columns import Columns, nearest
 from unmasked.data.tables import (
+    Roles,
     TableSplit,
     check_columns,
     check_present,
@@ -41,6 +42,7 @@ from unmasked.report.results import (
 from unmasked.sparsity import check_sparsity
 
 _EXAMPLES = 3  # rows drawn one by one in the report
+_RARE = 0.1  # a class with a smaller share of the rows is spoken of
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,21 @@ def explain_table(
     device: str = "auto",
     show: Show = "auto",
     training: Training | None = None,
+    roles: Roles | None = None,
     command: str = "unmasked explain",
 ) -> TableResult:
     """Split a table, train REAL-X and EVAL-X, explain and evaluate the test rows, report."""
     started = time.monotonic()
     check_sparsity(sparsity)
     choose_device(device)
-    table = read_table(path)
-    split = split_table(table, target, seed=seed)
-    check_columns(table.drop(columns=target))
+    roles = roles or Roles()
+    table = read_table(path, text=[] if roles.id is None else [roles.id])
+    split = split_table(table, target, seed=seed, roles=roles)
+    check_columns(roles.features(table, target))
     prepare_folder(folder, MODELS)
     run = f"{target} {sparsity} {seed} {training} {device}"
+    if roles != Roles():
+        run += f" {roles}"
     options: dict[str, Any] = {
         "training": training,
         "device": device,
@@ -85,13 +91,15 @@ def explain_table(
     evaluator = EvalX(**options).fit(*split.train, validation=split.valid)
     explanation = explainer.explain(split.test[0])
     scores = evaluator.evaluate(explanation, *split.test)
-    summary = _summary(explanation, scores, target, explainer)
+    summary = _summary(explanation, scores, target, explainer) + _about_rows(split, roles)
     results = {
         **provenance(command),
         "table": path.name,
         "target": target,
         "classes": [str(label) for label in explainer.classes_],
         "split": {name: len(getattr(split, name)[0]) for name in ("train", "valid", "test")},
+        "balance": split.balance,
+        "roles": {name: value for name, value in asdict(roles).items() if value},
         "summary": summary,
         "path": explainer.path_.to_dict("records"),
         "choice": explainer.reason_,
@@ -123,6 +131,7 @@ def explain_new_rows(
     *,
     target: str | None = None,
     device: str = "auto",
+    roles: Roles | None = None,
     command: str = "unmasked explain",
 ) -> TableResult:
     """Explain the rows of a table with a saved explainer; with a target, evaluate them too."""
@@ -135,7 +144,8 @@ def explain_new_rows(
     explainer = RealX.load(model, device=device)
     assert isinstance(explainer.columns_, Columns)
     text = [column.name for column in explainer.columns_.columns if column.categories is not None]
-    table = read_table(path, text=text)
+    roles = roles or Roles()
+    table = read_table(path, text=[*text, *([] if roles.id is None else [roles.id])])
     known = [column.name for column in explainer.columns_.columns]
     missing = [name for name in known if name not in table.columns]
     if missing:
@@ -143,7 +153,8 @@ def explain_new_rows(
             f"the table {path} lacks the column {missing[0]!r} that the model was trained on; "
             f"{nearest(missing[0], list(table.columns))}"
         )
-    X = table[known]
+    roles.check(table, target)
+    X = roles.features(table, target)[known] if roles.id is not None else table[known]
     if target is not None:
         check_present(table, target)
         if target in known:
@@ -250,6 +261,22 @@ def _rows(
         },
     ]
     return [{"dataset": path.name, "seed": seed, "chosen": True, **row} for row in rows]
+
+
+def _about_rows(split: TableSplit, roles: Roles) -> list[str]:
+    """How the rows were divided where that was asked for, and whether a class is rare."""
+    found = []
+    if roles.group is not None:
+        found.append(f"Rows with the same {roles.group} are in one part, train or test.")
+    if roles.time is not None:
+        found.append(f"The rows tested on are the latest by {roles.time}.")
+    (most, largest), *_, (least, smallest) = split.balance.items()
+    if smallest < _RARE:
+        found.append(
+            f"{split.target} = {least} is rare, {smallest:.1%} of the rows: always saying {most} "
+            f"would be right in {largest:.1%}, so read AUROC and log-likelihood before ACC."
+        )
+    return found
 
 
 def _summary(explanation: Explanation, scores: Scores, target: str, explainer: RealX) -> list[str]:

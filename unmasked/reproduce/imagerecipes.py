@@ -6,18 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import nn
+
 from unmasked import methods
 from unmasked.engine import Method, Training
 from unmasked.errors import InputError
 from unmasked.masking import Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
-from unmasked.networks import MLP, Factory
+from unmasked.networks import MLP
 from unmasked.pixels import Flattened, ForImages, Shift
 from unmasked.reproduce.recipes import one_of
 from unmasked.samplers import RebarBernoulli
 from unmasked.shapes import ImageShape
 from unmasked.superpixels import Superpixels
 
+AnyFactory = Callable[[Any, int], nn.Module]
+"""Makes a network from how many numbers come in, or from the pictures' shape, and the outputs."""
 EXPLAINERS = ("REAL-X", "L2X", "INVASE", "BASE-X")
 MNIST_PRICES = (0.1, 1.0, 5.0, 10.0, 25.0, 50.0)
 MNIST_NUMBERS = (1, 5, 15, 50, 100, 200)
@@ -31,7 +35,7 @@ class Evaluation:
 
     masker: Masker
     law: MaskLaw
-    network: Factory | None = None
+    network: AnyFactory | None = None
     training: Training | None = None
 
 
@@ -54,18 +58,18 @@ class ImageRecipe:
     name: str
     masker: Masker
     law: MaskLaw
-    predictor: Factory
-    selector: Factory
+    predictor: AnyFactory
+    selector: AnyFactory
     training: Training
     evaluators: Mapping[str, Evaluation]
     own_training: Mapping[str, Training] = field(default_factory=dict)
-    networks: Mapping[str, tuple[Factory, Factory]] = field(default_factory=dict)
+    networks: Mapping[str, tuple[AnyFactory, AnyFactory]] = field(default_factory=dict)
     prices: tuple[float, ...] = MNIST_PRICES
     numbers: tuple[int, ...] = MNIST_NUMBERS
     temperature: float = 0.1
     concrete_temperature: float = 0.1
     tolerance: float = 0.05
-    reader: Factory | None = None
+    reader: AnyFactory | None = None
     predictor_first: bool = False
     rows: int | None = None
     deviations: tuple[str, ...] = ()
@@ -109,10 +113,10 @@ class ImageRecipe:
         def masker(one: Masker) -> Masker:
             return one.bound(shape) if isinstance(one, Superpixels) else one
 
-        def predictor(network: Factory, of: Masker) -> Factory:
+        def predictor(network: AnyFactory, of: Masker) -> AnyFactory:
             return ForImages(network, of.shown_shape) if isinstance(of, Superpixels) else network
 
-        def selector(network: Factory) -> Factory:
+        def selector(network: AnyFactory) -> AnyFactory:
             regions = own.map if isinstance(own, Superpixels) else None
             return network if regions is None else ForImages(network, shape, regions)
 
