@@ -14,9 +14,9 @@ NAMES = [
     "DenseNet121", "EvalX", "ExactPosterior", "Explanation", "Full", "Groups", "ImageMean",
     "InputError", "InterruptedWarning", "Invase", "MaskLaw", "Masker", "MemoryWarning",
     "MissingExtra", "MonaiUNet", "OutputError", "PostHoc", "RealX", "Roar", "SavedError",
-    "Scores", "SetMLP", "Shift", "SubsetCollection", "Superpixels", "Synthetic", "Token",
-    "Training", "UNet", "UniformSize", "UnmaskedError", "UnmaskedWarning", "Zero",
-    "selection_quality", "synthetic",
+    "Scores", "SetMLP", "Shift", "Stability", "SubsetCollection", "Superpixels", "Synthetic",
+    "Token", "Training", "UNet", "UniformSize", "UnmaskedError", "UnmaskedWarning", "Zero",
+    "selection_quality", "stability", "synthetic",
 ]  # fmt: skip
 
 

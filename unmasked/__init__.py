@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Scores,
         SubsetCollection,
     )
-    from unmasked.explainers import L2X, BaseX, Full, Invase, RealX
+    from unmasked.explainers import L2X, BaseX, Full, Invase, RealX, Stability, stability
     from unmasked.explanation import Explanation
     from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
     from unmasked.masking import Groups, Masker, Token, Zero
@@ -75,6 +75,7 @@ _HOME = {
     "Scores": "evaluation",
     "SetMLP": "networks",
     "Shift": "pixels",
+    "Stability": "explainers",
     "SubsetCollection": "evaluation",
     "Superpixels": "superpixels",
     "Synthetic": "data",
@@ -86,6 +87,7 @@ _HOME = {
     "UnmaskedWarning": "errors",
     "Zero": "masking",
     "selection_quality": "metrics",
+    "stability": "explainers",
     "synthetic": "data",
 }
 
@@ -121,6 +123,7 @@ __all__ = [
     "Scores",
     "SetMLP",
     "Shift",
+    "Stability",
     "SubsetCollection",
     "Superpixels",
     "Synthetic",
@@ -132,6 +135,7 @@ __all__ = [
     "UnmaskedWarning",
     "Zero",
     "selection_quality",
+    "stability",
     "synthetic",
 ]
 

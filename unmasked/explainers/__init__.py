@@ -5,5 +5,17 @@ from unmasked.explainers.full import Full
 from unmasked.explainers.joint import BaseX, Invase
 from unmasked.explainers.l2x import L2X
 from unmasked.explainers.realx import RealX
+from unmasked.explainers.stability import Stability, stability
 
-__all__ = ["DEFAULT_SELECTOR", "L2X", "BaseX", "Explainer", "Fitted", "Full", "Invase", "RealX"]
+__all__ = [
+    "DEFAULT_SELECTOR",
+    "L2X",
+    "BaseX",
+    "Explainer",
+    "Fitted",
+    "Full",
+    "Invase",
+    "RealX",
+    "Stability",
+    "stability",
+]
