@@ -103,10 +103,13 @@ def test_the_command_carries_ids_through_and_speaks_of_a_rare_class(tmp_path: Pa
     call = [
         "explain", str(tmp_path / "t.csv"), "--target", "outcome", "--id", "name",
         "--group", "patient", "--drop", "day", "--out", str(out), "--epochs", "2",
-        "--sparsity", "0.1", "--quiet",
+        "--sparsity", "0.1", "--stability", "2", "--quiet",
     ]  # fmt: skip
     result = CliRunner().invoke(app, call)
     assert result.exit_code == 0, result.output
+    trust = pd.read_csv(out / "rows.csv", dtype={"row": str})
+    assert list(trust.columns) == ["row", "familiarity", "agreement", "holds"]
+    assert trust["familiarity"].between(0, 1).all()
     masks = pd.read_csv(out / "masks.csv", dtype=str)
     assert list(masks.columns) == ["row", "age", "dose"]
     assert set(masks["row"]) < set(rare["name"])  # "007" is still "007"
@@ -115,6 +118,8 @@ def test_the_command_carries_ids_through_and_speaks_of_a_rare_class(tmp_path: Pa
     assert found["roles"] == {"id": "name", "group": "patient", "drop": ["day"]}
     words = " ".join(found["summary"])
     assert "same patient are in one part" in words
+    assert "holds across 2 seeds" in words
+    assert "lie outside the rows learned from" in words
     assert "outcome = ill is rare, 6.0% of the rows: always saying well" in words
     new = [
         "explain", str(tmp_path / "t.csv"), "--model", str(out), "--id", "name",

@@ -43,6 +43,9 @@ def explain(
         str | None, typer.Option(help="Train on the earliest rows by this column, test on the last")
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out, as a,b.")] = None,
+    stability: Annotated[
+        int, typer.Option(help="Train so many more, alike but for the seed: which rows hold?")
+    ] = 0,
     seed: Seed = 0,
     device: Device = "auto",
     epochs: Epochs = None,
@@ -92,6 +95,7 @@ def explain(
                 show=False if quiet or json else "auto",
                 training=Training(epochs=epochs),
                 roles=roles,
+                seeds=stability,
                 command=command_line(),
             )
         if json:

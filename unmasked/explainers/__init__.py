@@ -5,7 +5,7 @@ from unmasked.explainers.full import Full
 from unmasked.explainers.joint import BaseX, Invase
 from unmasked.explainers.l2x import L2X
 from unmasked.explainers.realx import RealX
-from unmasked.explainers.stability import Stability, stability
+from unmasked.explainers.steadiness import Stability, stability
 
 __all__ = [
     "DEFAULT_SELECTOR",

@@ -26,6 +26,7 @@ from unmasked.masking import Masker
 from unmasked.metrics import hits
 from unmasked.networks import MLP, Factory
 from unmasked.pixels import ForImages, Pixels
+from unmasked.reach import Reach
 from unmasked.samplers import Sampler
 from unmasked.storage import (
     law_from,
@@ -67,6 +68,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     reason_: str
     path_: pd.DataFrame
     full_accuracy_: float | None
+    reach_: Reach | None
 
     # ------------------------------------------------------------------ what a subclass says
 
@@ -124,6 +126,9 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         ]
         self._learned(trained, targets)
         self._choose(method, train, valid, trained.epochs, seed)
+        self.reach_ = None
+        if isinstance(self.columns_, Columns):
+            self.reach_ = Reach.learn(train.x.numpy(), valid.x.numpy())
         return self
 
     def _choose(
@@ -212,6 +217,20 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Table) -> NDArray[np.float64]:
         """Class probabilities from the shown features alone, under the explainer's predictor."""
 
+    def familiarity(self, X: Table) -> NDArray[np.float64]:
+        """How usual each row is, (rows,): the share of held-out rows that lie as far out.
+
+        Of rows like those learned from, at most a share α has a familiarity of α or less; below
+        0.01 call a row outside, and its explanation a guess.
+        """
+        matrix = self._matrix(X)
+        if self.reach_ is None:
+            raise InputError(
+                "familiarity is known for tables, and for explainers fitted by this version; fit "
+                "again on a table."
+            )
+        return self.reach_.familiarity(matrix)
+
     def predict(self, X: Table) -> NDArray[Any]:
         """The likeliest class from the shown features alone."""
         likeliest = self.predict_proba(X).argmax(1)  # checks that the explainer is fitted
@@ -293,6 +312,8 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             tensors |= weights_of(setting.selector, f"selector.{i}")
         for i, predictor in enumerate(predictors):
             tensors |= weights_of(predictor, f"predictor.{i}")
+        if self.reach_ is not None:
+            tensors |= self.reach_.tensors()
         config = {
             **self._config(),
             "selector": network_config(self._selector),
@@ -361,4 +382,5 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         explainer.chosen_, explainer.reason_ = config["chosen"], config["reason"]
         explainer.full_accuracy_ = config["full_accuracy"]
         explainer.path_ = pd.DataFrame(config["path"])
+        explainer.reach_ = Reach.from_tensors(tensors)
         return explainer

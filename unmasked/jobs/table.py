@@ -27,8 +27,9 @@ from unmasked.engine.progress import Show
 from unmasked.errors import InputError, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.scores import METRICS, ROWS
-from unmasked.explainers import RealX
+from unmasked.explainers import RealX, stability
 from unmasked.explanation import Explanation
+from unmasked.reach import OUTSIDE
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
     MODELS,
@@ -66,12 +67,19 @@ def explain_table(
     show: Show = "auto",
     training: Training | None = None,
     roles: Roles | None = None,
+    seeds: int = 0,
     command: str = "unmasked explain",
 ) -> TableResult:
-    """Split a table, train REAL-X and EVAL-X, explain and evaluate the test rows, report."""
+    """Split a table, train REAL-X and EVAL-X, explain and evaluate the test rows, report.
+
+    seeds : so many more explainers are trained, alike but for their seed, to tell which rows'
+        selections hold.
+    """
     started = time.monotonic()
     check_sparsity(sparsity)
     choose_device(device)
+    if seeds < 0 or seeds == 1:
+        raise InputError(f"--stability must be 0 or at least 2 seeds but is {seeds}.")
     roles = roles or Roles()
     table = read_table(path, text=[] if roles.id is None else [roles.id])
     split = split_table(table, target, seed=seed, roles=roles)
@@ -91,7 +99,15 @@ def explain_table(
     evaluator = EvalX(**options).fit(*split.train, validation=split.valid)
     explanation = explainer.explain(split.test[0])
     scores = evaluator.evaluate(explanation, *split.test)
+    trust = _trust(explainer, explanation, split.test[0])
     summary = _summary(explanation, scores, target, explainer) + _about_rows(split, roles)
+    summary.append(_about_outside(trust, "test rows"))
+    if seeds:
+        again = stability(
+            explainer, *split.train, rows=split.test[0], validation=split.valid, seeds=seeds
+        )
+        trust = trust.assign(agreement=again.agreement, holds=again.holds)
+        summary.append(again.summary())
     results = {
         **provenance(command),
         "table": path.name,
@@ -105,11 +121,13 @@ def explain_table(
         "choice": explainer.reason_,
         "rows": _rows(path, explainer, evaluator, explanation, scores, split, seed),
         "remarks": scores.remarks,
+        "outside": int((trust["familiarity"] < OUTSIDE).sum()),
+        **({"stability": float(trust["holds"].mean())} if seeds else {}),
         "seconds": time.monotonic() - started,
     }
     heat, path_plot, examples = _pictures(explanation, explainer, split)
     with all_or_nothing(folder) as part:
-        _write_explanation(part, explanation)
+        _write_explanation(part, explanation, trust)
         explainer.save(part / "model")
         evaluator.save(part / "evaluator")
         (part / "selections.png").write_bytes(png(heat))
@@ -172,7 +190,10 @@ def explain_new_rows(
         evaluator = EvalX.load(beside, device=device)
         scores = evaluator.evaluate(explanation, X, table[target])
     prepare_folder(folder)
+    trust = _trust(explainer, explanation, X)
     summary = _new_summary(explanation, scores)
+    if explainer.reach_ is not None:
+        summary.append(_about_outside(trust, "rows"))
     results: dict[str, Any] = {
         **provenance(command),
         "table": path.name,
@@ -200,7 +221,7 @@ def explain_new_rows(
     if scores is not None:
         sections.insert(0, Section("How good is it?", table=_score_table(scores)))
     with all_or_nothing(folder) as part:
-        _write_explanation(part, explanation)
+        _write_explanation(part, explanation, trust)
         (part / "selections.png").write_bytes(png(heat))
         title = f"Explanations of {path.name}"
         (part / "report.html").write_text(
@@ -217,7 +238,24 @@ def _model_folders(given: Path) -> tuple[Path, Path | None]:
     return model, evaluator if (evaluator / "config.json").is_file() else None
 
 
-def _write_explanation(folder: Path, explanation: Explanation) -> None:
+def _trust(explainer: RealX, explanation: Explanation, X: pd.DataFrame) -> pd.DataFrame:
+    """How usual each row is; NaN where an older program saved the model."""
+    known = explainer.reach_ is not None
+    familiarity = explainer.familiarity(X) if known else np.full(len(X), np.nan)
+    return pd.DataFrame({"familiarity": familiarity}, index=explanation.index)
+
+
+def _about_outside(trust: pd.DataFrame, what: str) -> str:
+    outside = int((trust["familiarity"] < OUTSIDE).sum())
+    return (
+        f"{outside:,} of {len(trust):,} {what} lie outside the rows learned from (a familiarity "
+        f"below {OUTSIDE:g}, as {OUTSIDE:.0%} of rows like them have): explanations there are "
+        "guesses. rows.csv names them."
+    )
+
+
+def _write_explanation(folder: Path, explanation: Explanation, trust: pd.DataFrame) -> None:
+    trust.round(4).to_csv(folder / "rows.csv", index_label="row")
     masks = explanation.to_frame().astype(int)
     masks.to_csv(folder / "masks.csv", index_label="row")
     explanation.to_frame("probabilities").round(4).to_csv(

@@ -44,7 +44,8 @@ class Stability:
     def doubtful(self) -> NDArray[np.bool_]:
         """(rows, features): where the majority of the others disagrees with the explanation."""
         shown, rate = self.explanation.masks, self.frequency
-        return np.where(shown, rate < MAJORITY, rate > MAJORITY)
+        wrong: NDArray[np.bool_] = np.where(shown, 1 - rate, rate) > 1 - MAJORITY
+        return wrong
 
     @property
     def holds(self) -> NDArray[np.bool_]:
@@ -131,7 +132,7 @@ def stability(
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
     whole = isinstance(seeds, int | np.integer) and not isinstance(seeds, bool)
-    numbers = list(range(int(seeds))) if whole else list(seeds)  # type: ignore[call-overload,arg-type]
+    numbers = list(range(int(seeds))) if whole else list(seeds)  # type: ignore[arg-type]
     if len(numbers) < 2 or len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise InputError(
             f"seeds must be at least 2, or a list of different numbers from 0, but is {seeds!r}."
