@@ -143,6 +143,29 @@ def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> 
     assert again.rows == done[1]
 
 
+def test_where_the_selections_lie_is_told(tmp_path: Path) -> None:
+    """Hearts are outlined on other films; here on drawn ones, by a network that saw few."""
+    part = phantom(24, SIZE, 9)
+    line = np.arange(SIZE)
+    across = (line[None, :] >= part.heart[:, :1]) & (line[None, :] <= part.heart[:, 1:])
+    heart = np.repeat(across[:, None], SIZE, 1) & (line[None, :, None] > SIZE // 2)
+    lungs = ~heart & (line[None, :, None] > SIZE // 4)
+    np.savez(
+        tmp_path / "hearts.npz",
+        images=(255 * part.x[:, 0]).astype(np.uint8),
+        heart=heart,
+        lungs=lungs,
+        source=np.repeat(["one", "other"], 12),
+        ctr_from_masks=part.ratio,
+        ctr_groundtruth=np.full(24, np.nan),
+    )
+    options = {**OPTIONS, "explainers": ("REAL-X",)}
+    run_cxr(tmp_path / "out", tiny(), FILMS, hearts=tmp_path / "hearts.npz", **options)
+    results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert set(results["places"]["methods"]) == {"REAL-X"}
+    assert any("Dice" in sentence for sentence in results["summary"])
+
+
 # ---------------------------------------------------------------------- recipes
 
 

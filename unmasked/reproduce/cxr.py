@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from unmasked.data.chest_xray import ChestXrays, Films, heart_masks
 from unmasked.data.phantom import Phantom, phantom, truth_of_superpixels
 from unmasked.pictures import png, to_rgb
+from unmasked.reproduce.hearts import places_of
 from unmasked.reproduce.imagefigures import Drawn, View
 from unmasked.reproduce.imagerecipes import ImageRecipe
 from unmasked.reproduce.images import Pictures, run_images
@@ -121,8 +122,6 @@ def _places(
     hearts: Path, view: View, drawn: Drawn, work: Workshop
 ) -> tuple[dict[str, Any], list[str]]:
     """Where the chosen selections of the first seed lie: on the heart, on its margin."""
-    from unmasked.reproduce.hearts import places_of
-
     masker = work.recipe.masker
     assert isinstance(masker, Superpixels)
     chosen = {
@@ -137,5 +136,7 @@ def _places(
         seed=work.seeds[0],
         device=work.place.device,
         cache_folder=work.place.checkpoints,
+        show=work.place.show,
     )
-    return {"places": found["results"]}, found["sentences"]
+    sentences: list[str] = found.pop("sentences")
+    return {"places": found}, sentences
