@@ -226,7 +226,7 @@ def bad_cases(folder: Path) -> dict[str, tuple[list[object], str]]:
     """name -> (arguments, words that the one sentence must hold)."""
     rows = "\n".join(f"{i},{i % 3},{'ab'[i % 2]}" for i in range(40))
     good = write(folder / "good.csv", f"age,dose,outcome\n{rows}\n")
-    holes = write(folder / "holes.csv", f"age,dose,outcome\n,1,a\n{rows}\n")
+    holes = write(folder / "holes.csv", "age,dose,outcome\n" + ",1,a\n,2,b\n" * 20)
     infinite = write(folder / "infinite.csv", f"age,dose,outcome\ninf,1,a\n{rows}\n")
     single = write(folder / "one.csv", "age,outcome\n" + "1,a\n2,a\n" * 20)
     empty = write(folder / "empty.csv", "")
@@ -245,7 +245,7 @@ def bad_cases(folder: Path) -> dict[str, tuple[list[object], str]]:
         "no such table": (["explain", folder / "no.csv", *target], "does not exist"),
         "typo in target": (["explain", good, "--target", "outcom"], "did you mean 'outcome'"),
         "neither target nor model": (["explain", good], "--target"),
-        "missing values": (["explain", holes, *target], "'age' has 1 missing"),
+        "a column of holes": (["explain", holes, *target], "'age' has no value in any"),
         "infinite values": (["explain", infinite, *target], "'age' has 1 infinite"),
         "one class": (["explain", single, *target], "one class only ('a')"),
         "empty file": (["explain", empty, *target], "is empty"),

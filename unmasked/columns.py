@@ -3,6 +3,10 @@
 `Columns` turns a table into the standardised numeric matrix that networks take. A numeric column
 becomes one standardised column. A column of text, categories or truth values becomes one column
 per category, and stays *one* feature: its columns are shown or hidden together.
+
+Missing is a value. A column that had missing values in training becomes one column more, 1 where
+the value is missing, of the same feature: shown, it says that the value is missing; hidden, it
+says nothing, so a missing value that is shown is never taken for a hidden one.
 """
 
 from __future__ import annotations
@@ -31,11 +35,13 @@ class Column:
     mean: float = 0.0
     scale: float = 1.0
     categories: tuple[str, ...] | None = None
+    missing: bool = False
+    """Whether training rows lacked a value: then the last matrix column says where."""
 
     @property
     def width(self) -> int:
         """How many columns of the matrix it becomes."""
-        return 1 if self.categories is None else len(self.categories)
+        return (1 if self.categories is None else len(self.categories)) + self.missing
 
 
 @dataclass(frozen=True)
@@ -60,12 +66,18 @@ class Columns:
         constant = []
         for name in table.columns:
             values = table[name]
+            missing = bool(values.isna().any())
+            if missing and values.isna().all():
+                raise InputError(
+                    f"column {str(name)!r} has no value in any training row; drop the column."
+                )
             if is_categorical(values):
                 column = _categorical(str(name), values)
                 if column.width < 2:
                     constant.append(str(name))
             else:
                 numbers = _numbers(str(name), values)
+                numbers = numbers[~np.isnan(numbers)]
                 with np.errstate(over="ignore"):
                     scale = float(numbers.std())
                 if not np.isfinite(scale):
@@ -74,9 +86,10 @@ class Columns:
                         f"{np.abs(numbers).max():.3g}, too large to standardise; rescale it."
                     )
                 if scale <= 1e-12 * max(1.0, float(np.abs(numbers).max())):
-                    constant.append(str(name))
+                    if not missing:
+                        constant.append(str(name))
                     scale = 1.0
-                column = Column(str(name), float(numbers.mean()), scale)
+                column = Column(str(name), float(numbers.mean()), scale, missing=missing)
             columns.append(column)
         if constant:
             warnings.warn(
@@ -108,6 +121,15 @@ class Columns:
         parts: list[NDArray[Any]] = []
         for position, column in enumerate(self.columns):
             values = table.iloc[:, position]
+            lacks = values.isna().to_numpy(dtype=bool)
+            if lacks.any() and not column.missing:
+                warnings.warn(
+                    f"column {column.name!r} has {int(lacks.sum()):,} missing values but had none "
+                    "in training: treated as "
+                    + ("the mean." if column.categories is None else "none of the known values."),
+                    DataWarning,
+                    stacklevel=4,
+                )
             if column.categories is None:
                 if is_categorical(values):
                     raise InputError(
@@ -115,12 +137,23 @@ class Columns:
                         "give the same kind of table."
                     )
                 numbers = _numbers(column.name, values)
-                parts.append(((numbers - column.mean) / column.scale)[:, None])
+                numbers = np.where(lacks, 0.0, (numbers - column.mean) / column.scale)
+                parts.append(numbers[:, None])
             else:
                 parts.append(_one_hot(column, values))
+            if column.missing:
+                parts.append(lacks[:, None])
         if not parts:
             return np.zeros((len(table), 0), dtype=np.float32)
         return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    @property
+    def lacking(self) -> tuple[int, ...]:
+        """The matrix columns that say where a value is missing."""
+        ends = np.cumsum([column.width for column in self.columns])
+        return tuple(
+            int(end) - 1 for column, end in zip(self.columns, ends, strict=True) if column.missing
+        )
 
     def to_config(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -131,6 +164,7 @@ class Columns:
                     "mean": c.mean,
                     "scale": c.scale,
                     "categories": None if c.categories is None else list(c.categories),
+                    "missing": c.missing,
                 }
                 for c in self.columns
             ],
@@ -147,6 +181,7 @@ class Columns:
                 float(c["mean"]),
                 float(c["scale"]),
                 None if c["categories"] is None else tuple(c["categories"]),
+                bool(c.get("missing", False)),
             )
             for c in config["columns"]
         )
@@ -196,12 +231,7 @@ def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:
             f"({type(wrong).__name__}); argument must be a string or a number."
         )
         raise (TypeError if isinstance(error, TypeError) else InputError)(text) from error
-    missing, infinite = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
-    if missing:
-        raise InputError(
-            f"column {name!r} has {missing:,} missing values (NaN), which are not supported yet; "
-            "fill them in or drop these rows."
-        )
+    infinite = int(np.isinf(numbers).sum())
     if infinite:
         raise InputError(
             f"column {name!r} has {infinite:,} infinite values (inf); replace them by large "
@@ -211,22 +241,22 @@ def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def _categorical(name: str, values: pd.Series[Any]) -> Column:
-    _no_missing(name, values)
-    categories = sorted(set(values.astype(str)))
+    missing = values.isna()
+    categories = sorted(set(values[~missing].astype(str)))
     if len(categories) > _MOST_CATEGORIES:
         raise InputError(
             f"column {name!r} holds {len(categories):,} different texts, more than the "
             f"{_MOST_CATEGORIES} that can be encoded; drop it if it is an identifier, or group "
             "rare values."
         )
-    return Column(name, categories=tuple(categories))
+    return Column(name, categories=tuple(categories), missing=bool(missing.any()))
 
 
 def _one_hot(column: Column, values: pd.Series[Any]) -> NDArray[np.float32]:
-    _no_missing(column.name, values)
-    text = values.astype(str).to_numpy()
+    missing = values.isna().to_numpy(dtype=bool)
+    text = values.astype(object).where(~missing, "").astype(str).to_numpy()
     categories = np.array(column.categories, dtype=object)
-    unseen = sorted(set(text) - set(column.categories or ()))
+    unseen = sorted(set(text[~missing]) - set(column.categories or ()))
     if unseen:
         warnings.warn(
             f"column {column.name!r} holds {_some(unseen)}, not seen in training: treated as "
@@ -234,16 +264,8 @@ def _one_hot(column: Column, values: pd.Series[Any]) -> NDArray[np.float32]:
             DataWarning,
             stacklevel=5,
         )
-    return (text[:, None] == categories[None, :]).astype(np.float32)
-
-
-def _no_missing(name: str, values: pd.Series[Any]) -> None:
-    missing = int(values.isna().sum())
-    if missing:
-        raise InputError(
-            f"column {name!r} has {missing:,} missing values, which are not supported yet; "
-            "fill them in or drop these rows."
-        )
+    same = (text[:, None] == categories[None, :]) & ~missing[:, None]
+    return same.astype(np.float32)
 
 
 def _assign(names: list[str], groups: GroupSpec | None) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -17,9 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from unmasked.columns import Columns, GroupSpec
+from unmasked.data.stored import StoredImages, StoredRows
 from unmasked.engine import Data, Trained, Training
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
+from unmasked.engine.stored import as_tensor
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
 from unmasked.masklaws import MaskLaw, UniformSize
@@ -45,7 +47,8 @@ DEFAULT_PREDICTOR = MLP((200, 200))
 _NUMBERS = 2**24  # of rows that are run at once
 Table = Any
 """A DataFrame, a numpy array, a torch tensor or nested lists; (rows, columns). Or images: an array
-or tensor (rows, channels, height, width), or a PyTorch ``Dataset`` of pairs (image, label)."""
+or tensor (rows, channels, height, width), a PyTorch ``Dataset`` of pairs (image, label), or
+`StoredImages`, which stay on disk."""
 
 
 class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,6 +66,11 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     history_: list[dict[str, Any]]
     seconds_: float
     split_: tuple[NDArray[np.int64], NDArray[np.int64]]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # missing is a value
+        return tags
 
     # ------------------------------------------------------------------ reading what came in
 
@@ -110,12 +118,17 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return not reset and isinstance(getattr(self, "columns_", None), Pixels)
 
     def _read_images(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
-        images = read_images(X)
+        images: Any = read_images(X)
         if reset:
             if self.groups is not None:
                 raise InputError(
                     "groups are for the columns of a table, but images came; use "
                     "masker=Superpixels(…)."
+                )
+            if isinstance(images, StoredImages) and getattr(self, "estimator", None) is not None:
+                raise InputError(
+                    "a scikit-learn estimator learns from copies in memory, but images stored on "
+                    "disk came; leave out estimator, or pass np.asarray(images)."
                 )
         elif isinstance(self.columns_, Pixels):
             self.columns_.check(images)
@@ -158,8 +171,8 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if validation is None:
             train, held_out = self.split_ = _split(targets, self.validation, seed)
             return (
-                _data(matrix[train], targets.probabilities[train]),
-                _data(matrix[held_out], targets.probabilities[held_out]),
+                _data(_taken(matrix, train), targets.probabilities[train]),
+                _data(_taken(matrix, held_out), targets.probabilities[held_out]),
                 targets,
                 seed,
             )
@@ -183,7 +196,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _learn(self, table: Any) -> None:
         """Learn columns, or the images' size, and bind the masker to them."""
         inner = self._masker
-        if isinstance(table, np.ndarray):
+        if isinstance(table, np.ndarray | StoredImages):
             superpixels = inner if isinstance(inner, Superpixels) else Superpixels(masker=inner)
             bound = superpixels.bound(table.shape[1:])
             self.columns_ = Pixels.learn(table, bound.names, bound.index)
@@ -199,6 +212,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.columns_ = Columns.learn(table, self.groups)
         self.masker_ = inner if self.columns_.plain else Groups(self.columns_.index, inner)
+        _check_tells_missing(self.masker_, self.columns_)
 
     def _check_parts(self) -> None:
         """Refuse parameters of a wrong kind, such as ``masker=Zero`` for ``masker=Zero()``."""
@@ -440,8 +454,31 @@ def checkpoint_file(folder: Any, name: str) -> Path | None:
     return None if folder is None else Path(folder) / f"{name}.safetensors"
 
 
-def _data(matrix: NDArray[np.float32], probabilities: NDArray[np.float32]) -> Data:
-    return Data(torch.from_numpy(matrix), torch.from_numpy(probabilities))
+def _data(matrix: NDArray[np.float32] | StoredRows, probabilities: NDArray[np.float32]) -> Data:
+    x = as_tensor(matrix) if isinstance(matrix, StoredRows) else torch.from_numpy(matrix)
+    return Data(x, torch.from_numpy(probabilities))
+
+
+def _taken(
+    matrix: NDArray[np.float32] | StoredRows, rows: NDArray[np.int64]
+) -> NDArray[np.float32] | StoredRows:
+    return matrix.take(rows) if isinstance(matrix, StoredRows) else matrix[rows]
+
+
+def _check_tells_missing(masker: Masker, columns: Columns) -> None:
+    """Refuse a masker under which a missing value that is shown looks like a hidden one."""
+    for column in columns.lacking:
+        row = torch.zeros(1, len(columns.index))
+        row[0, column] = 1
+        shown = torch.ones(1, len(columns.features))
+        hidden = shown.clone()
+        hidden[0, columns.index[column]] = 0
+        if torch.equal(masker(row, shown), masker(row, hidden)):
+            name = columns.features[columns.index[column]]
+            raise InputError(
+                f"{name!r} has missing values, and under {masker!r:.80} a missing value that is "
+                "shown looks like a hidden one; use masker=Token(), or fill the values in."
+            )
 
 
 def _split(targets: Targets, share: Any, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

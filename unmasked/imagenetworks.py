@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, interpolate
+from torch.nn.functional import avg_pool2d, interpolate, pad, pixel_unshuffle
 
 from unmasked.errors import InputError, MissingExtra
 from unmasked.shapes import Float, ImageShape
@@ -49,34 +49,55 @@ def _check_widths(widths: Any) -> tuple[int, ...]:
     return tuple(widths)
 
 
+def _check_fold(fold: Any) -> None:
+    if not isinstance(fold, int) or isinstance(fold, bool) or fold < 1:
+        raise InputError(f"fold must be a whole number of pixels above 0 but is {fold!r}.")
+
+
+def _folded(x: Tensor, fold: int) -> Tensor:
+    """fold × fold pixels as one place with fold² times the channels: nothing is lost.
+
+    (batch, c, h, w) -> (batch, c · fold², ⌈h / fold⌉, ⌈w / fold⌉); zeros fill what is missing.
+    """
+    if fold == 1:
+        return x
+    height, width = x.shape[2:]
+    return pixel_unshuffle(pad(x, (0, -width % fold, 0, -height % fold)), fold)
+
+
 @dataclass(frozen=True)
 class CNN:
     """A small predictor: at each width a block of convolutions, then half the size; at the end the
-    mean over all places, and a linear layer.
+    mean over all places, and a linear layer. ``fold`` × ``fold`` pixels are seen as one place,
+    which is as many times cheaper.
 
     >>> CNN((8, 16))((1, 28, 28), 10)(torch.zeros(5, 1, 28, 28)).shape
     torch.Size([5, 10])
     """
 
     widths: tuple[int, ...] = (16, 32, 64)
+    fold: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", _check_widths(self.widths))
+        _check_fold(self.fold)
 
     def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
-        return _Predictor(shape[0], self.widths, outputs)
+        return _Predictor(shape[0] * self.fold**2, self.widths, outputs, self.fold)
 
 
 class _Predictor(nn.Module):
     """See `CNN`."""
 
-    def __init__(self, channels: int, widths: tuple[int, ...], outputs: int) -> None:
+    def __init__(self, channels: int, widths: tuple[int, ...], outputs: int, fold: int) -> None:
         super().__init__()
+        self.fold = fold
         pairs = zip((channels, *widths[:-1]), widths, strict=True)
         self.blocks = nn.ModuleList(_block(a, b) for a, b in pairs)
         self.last = nn.Linear(widths[-1], outputs)
 
     def forward(self, x: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch outputs"]:
+        x = _folded(x, self.fold)
         for i, block in enumerate(self.blocks):
             x = block(_halved(x) if i else x)
         result: Tensor = self.last(x.mean((2, 3)))
@@ -91,26 +112,30 @@ def _halved(x: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class UNet:
     """A small selector: down through blocks of the widths and up again beside what was seen on the
-    way, to one logit for each pixel. Any image size.
+    way, to one logit for each pixel. Any image size. ``fold`` × ``fold`` pixels are seen as one
+    place, and then have one logit.
 
     >>> UNet((8, 16))((1, 28, 27), 784)(torch.zeros(5, 1, 28, 27)).shape
     torch.Size([5, 1, 28, 27])
     """
 
     widths: tuple[int, ...] = (16, 32, 64)
+    fold: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", _check_widths(self.widths))
+        _check_fold(self.fold)
 
     def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
-        return _UNet(shape[0], self.widths)
+        return _UNet(shape[0] * self.fold**2, self.widths, self.fold)
 
 
 class _UNet(nn.Module):
     """See `UNet`."""
 
-    def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
+    def __init__(self, channels: int, widths: tuple[int, ...], fold: int) -> None:
         super().__init__()
+        self.fold = fold
         pairs = zip((channels, *widths[:-1]), widths, strict=True)
         self.down = nn.ModuleList(_block(a, b) for a, b in pairs)
         above = list(zip(widths[1:], widths[:-1], strict=True))[::-1]
@@ -118,6 +143,8 @@ class _UNet(nn.Module):
         self.last = nn.Conv2d(widths[0], 1, 1)
 
     def forward(self, x: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch 1 h w"]:
+        height, width = x.shape[2:]
+        x = _folded(x, self.fold)
         seen: list[Tensor] = []
         for i, block in enumerate(self.down):
             x = block(_halved(x) if i else x)
@@ -125,7 +152,10 @@ class _UNet(nn.Module):
         for block, beside in zip(self.up, seen[-2::-1], strict=True):
             x = block(torch.cat([interpolate(x, size=beside.shape[2:]), beside], dim=1))
         result: Tensor = self.last(x)
-        return result
+        if self.fold == 1:
+            return result
+        spread = result.repeat_interleave(self.fold, 2).repeat_interleave(self.fold, 3)
+        return spread[:, :, :height, :width]
 
 
 @dataclass(frozen=True)

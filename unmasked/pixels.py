@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from unmasked.data.stored import StoredImages, StoredRows
 from unmasked.errors import InputError
 from unmasked.networks import MLP, Factory, SetMLP
 from unmasked.shapes import ImageShape
@@ -30,7 +31,12 @@ def is_images(x: Any) -> bool:
 
 
 def read_images(x: Any) -> NDArray[np.float32]:
-    """Images as an array (rows, channels, height, width) of finite numbers."""
+    """Images as an array (rows, channels, height, width) of finite numbers.
+
+    Images that are stored on disk stay there: they are whole numbers, and of one size.
+    """
+    if isinstance(x, StoredImages):
+        return cast(NDArray[np.float32], x)
     values = _stack([_array(image) for image in x]) if isinstance(x, list | tuple) else _array(x)
     if values.ndim != 4 or 0 in values.shape:
         raise InputError(
@@ -123,12 +129,18 @@ class Pixels:
 
     @classmethod
     def learn(
-        cls, images: NDArray[np.float32], names: tuple[str, ...], index: tuple[int, ...]
+        cls,
+        images: NDArray[np.float32] | StoredImages,
+        names: tuple[str, ...],
+        index: tuple[int, ...],
     ) -> Pixels:
         """Statistics of the training images."""
         channels, height, width = images.shape[1:]
-        mean = images.mean(axis=(0, 2, 3), dtype=np.float64)
-        scale = images.std(axis=(0, 2, 3), dtype=np.float64)
+        if isinstance(images, StoredImages):
+            mean, scale = images.statistics
+        else:
+            mean = images.mean(axis=(0, 2, 3), dtype=np.float64)
+            scale = images.std(axis=(0, 2, 3), dtype=np.float64)
         scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(mean)), scale, 1.0)
         return cls(
             (channels, height, width), tuple(mean.tolist()), tuple(scale.tolist()), names, index
@@ -139,7 +151,7 @@ class Pixels:
         """The masker already knows what belongs together."""
         return True
 
-    def check(self, images: NDArray[np.float32]) -> None:
+    def check(self, images: NDArray[np.float32] | StoredImages) -> None:
         """Refuse images of another size than those learned from."""
         if images.shape[1:] != self.shape:
             advice = "resize them"
@@ -151,14 +163,15 @@ class Pixels:
                 f"{_size(images.shape[1:])}; {advice}."
             )
 
-    def matrix(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Standardised images as rows, (rows, channels · height · width)."""
+    def matrix(self, images: NDArray[np.float32] | StoredImages) -> NDArray[np.float32]:
+        """Standardised images as rows, (rows, channels · height · width); stored ones stay so."""
         self.check(images)
+        mean, scale = np.array(self.mean, np.float32), np.array(self.scale, np.float32)
+        if isinstance(images, StoredImages):
+            return cast(NDArray[np.float32], StoredRows(images, mean, scale))
         broad = (1, -1, 1, 1)
-        mean = np.array(self.mean, dtype=np.float32).reshape(broad)
-        scale = np.array(self.scale, dtype=np.float32).reshape(broad)
-        standard: NDArray[np.float32] = ((images - mean) / scale).reshape(len(images), -1)
-        return standard
+        standard: NDArray[np.float32] = (images - mean.reshape(broad)) / scale.reshape(broad)
+        return standard.reshape(len(images), -1)
 
     def to_config(self) -> dict[str, Any]:
         """Plain values for JSON; what the masker says is saved with the masker."""

@@ -3,6 +3,7 @@
 from unmasked.data.chest_xray import ChestXrays, Films, HeartMasks, chest_xray, heart_masks
 from unmasked.data.mnist import Images, Mnist, mnist
 from unmasked.data.phantom import Phantom, phantom, truth_of_superpixels
+from unmasked.data.stored import StoredImages
 from unmasked.data.synthetic import Synthetic, synthetic
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Images",
     "Mnist",
     "Phantom",
+    "StoredImages",
     "Synthetic",
     "chest_xray",
     "heart_masks",

@@ -44,7 +44,7 @@ def read_films(
         pixels, read = _from_cache(file, key, shape) or (pixels, read)
     reasons: dict[int, str] = {}
     before, todo = read.sum(), np.flatnonzero(~read).tolist()
-    with _bar(len(todo), progress) as advance:
+    with reading_bar(len(todo), progress, "films") as advance:
         pool = ThreadPoolExecutor()
         try:
             films = pool.map(lambda i: _film(sources[i], size), todo)
@@ -95,11 +95,13 @@ def why(error: Exception) -> str:
 
 
 @contextmanager
-def _bar(films: int, show: bool | Literal["auto"]) -> Iterator[Callable[[], None]]:
-    """A progress bar over films; silent where nobody watches. Gives what to call after each."""
+def reading_bar(
+    total: int, show: bool | Literal["auto"], what: str
+) -> Iterator[Callable[[], None]]:
+    """A progress bar over files; silent where nobody watches. Gives what to call after each."""
     if show == "auto":
         show = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if not show or not films:
+    if not show or not total:
         yield lambda: None
         return
     from rich.console import Console
@@ -115,12 +117,12 @@ def _bar(films: int, show: bool | Literal["auto"]) -> Iterator[Callable[[], None
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("films"),
+        TextColumn(what),
         TimeRemainingColumn(),
         TextColumn("left"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("reading", total=films)
+        task = bar.add_task("reading", total=total)
         yield lambda: bar.advance(task)
 
 

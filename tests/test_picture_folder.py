@@ -1,0 +1,561 @@
+"""Folders of pictures: what is read from a file, what a table says, what is kept on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from small_pictures import write_dicom, write_films, write_labels
+
+from unmasked.data import dicom, picturecache, picturefiles
+from unmasked.data.picture_folder import find_pictures, read_pictures, split_pictures
+from unmasked.data.picturecache import cached_pictures
+from unmasked.data.picturefiles import Look, Plan, look, read
+from unmasked.errors import InputError, MissingExtra, OutputError
+
+GREY, DEEP, COLOUR = Plan(8, 1, False), Plan(8, 1, True), Plan(8, 3, False)
+RAMP = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
+
+
+def saved(path: Path, pixels: Any, **options: Any) -> Path:
+    Image.fromarray(np.asarray(pixels)).save(path, **options)
+    return path
+
+
+# ---------------------------------------------------------------------- PNG and JPEG
+
+
+def test_an_8_bit_picture_of_the_right_size_comes_back_as_it_is(tmp_path):
+    path = saved(tmp_path / "a.png", RAMP)
+    assert look(path) == Look(8, 8, colour=False, deep=False)
+    assert (read(path, GREY)[0] == RAMP).all()
+    assert (read(path, COLOUR) == RAMP).all()  # three equal channels
+    assert (read(path, DEEP)[0] == RAMP.astype(int) * 257).all()  # white stays white
+
+
+def test_a_16_bit_picture_keeps_its_16_bits(tmp_path):
+    wide = RAMP.astype(np.uint16) * 257 + 3
+    path = saved(tmp_path / "a.png", wide)
+    assert look(path) == Look(8, 8, colour=False, deep=True)
+    assert (read(path, DEEP)[0] == wide).all()
+    assert (read(path, GREY)[0] == RAMP).all()
+
+
+def test_colour_is_kept_or_made_grey_by_luma(tmp_path):
+    rgb = np.stack([RAMP, 255 - RAMP, np.full_like(RAMP, 100)], -1)
+    path = saved(tmp_path / "a.png", rgb)
+    assert look(path) == Look(8, 8, colour=True, deep=False)
+    assert (np.moveaxis(read(path, COLOUR), 0, -1) == rgb).all()
+    luma = rgb @ np.array([0.299, 0.587, 0.114])
+    assert np.abs(read(path, GREY)[0] - luma).max() <= 0.5
+    jpeg = saved(tmp_path / "b.jpg", np.full((8, 8, 3), (200, 40, 90), np.uint8), quality=100)
+    assert look(jpeg).colour
+    assert np.abs(read(jpeg, COLOUR)[:, 4, 4].astype(int) - (200, 40, 90)).max() <= 3
+
+
+def test_palettes_and_transparency_and_single_bits(tmp_path):
+    grey = Image.fromarray(RAMP).convert("P", palette=Image.Palette.ADAPTIVE, colors=256)
+    grey.save(tmp_path / "grey.png")
+    assert look(tmp_path / "grey.png") == Look(8, 8, colour=False, deep=False)
+    assert np.abs(read(tmp_path / "grey.png", GREY)[0].astype(int) - RAMP).max() <= 4
+    red = np.zeros((8, 8, 3), np.uint8)
+    red[..., 0] = 255
+    Image.fromarray(red).convert("P").save(tmp_path / "red.png")
+    assert look(tmp_path / "red.png").colour
+    glass = saved(tmp_path / "glass.png", np.dstack([RAMP, np.full_like(RAMP, 9)]))
+    assert (read(glass, GREY)[0] == RAMP).all()
+    bits = saved(tmp_path / "bits.png", RAMP > 100)
+    assert set(np.unique(read(bits, GREY))) == {0, 255}
+
+
+def test_a_picture_that_a_camera_turned_is_turned_back(tmp_path):
+    """EXIF orientation 6: what is stored must be turned a quarter to the right."""
+    image = Image.fromarray(np.repeat([[0, 255]], 16, 0).astype(np.uint8).repeat(16, 1))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "a.jpg", exif=exif, quality=95)
+    assert look(tmp_path / "a.jpg")[:2] == (32, 16)
+    turned = read(tmp_path / "a.jpg", Plan(32, 1, False))[0]
+    inside = turned[:, 8:24]
+    assert inside[:12].max() < 60  # the left half came on top
+    assert inside[20:].min() > 200
+    assert not turned[:, :8].any()
+
+
+@pytest.mark.parametrize(("height", "width"), [(16, 8), (5, 40), (8, 8), (3, 7), (100, 99)])
+def test_padding_keeps_proportions_and_cropping_fills(tmp_path, height, width):
+    path = saved(tmp_path / "a.png", np.full((height, width), 200, np.uint8))
+    left, top, wide, high = GREY.place(height, width)
+    assert max(wide, high) == 8
+    assert abs(wide / high - width / height) <= (0.5 / high) * (1 + wide / high)  # whole pixels
+    expected = np.zeros((8, 8), np.uint8)
+    expected[top : top + high, left : left + wide] = 200
+    assert (read(path, GREY)[0] == expected).all()
+    assert (read(path, Plan(8, 1, False, "crop")) == 200).all()
+    refused = read(path, Plan(8, 1, False, "none"))
+    if (height, width) == (8, 8):
+        assert not isinstance(refused, str)
+    else:
+        assert refused == f"is {width} × {height} pixels, not 8 × 8"
+
+
+def test_shrinking_takes_means_in_8_and_in_16_bits(tmp_path):
+    checkers = (np.indices((64, 64)).sum(0) % 2 * 200).astype(np.uint8)
+    small = read(saved(tmp_path / "a.png", checkers), GREY)[0]
+    assert np.abs(small.astype(float) - 100).max() <= 2
+    deep = read(saved(tmp_path / "b.png", checkers.astype(np.uint16) * 257), DEEP)[0]
+    assert np.abs(deep.astype(float) - 25700).max() <= 600
+
+
+def test_what_cannot_be_read_says_why(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (99, 99)).astype(np.uint8)
+    whole = saved(tmp_path / "whole.png", noise).read_bytes()
+    (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.png").write_text("no picture")
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    Image.fromarray(RAMP).save(tmp_path / "other.png", format="BMP")
+    saved(tmp_path / "line.png", np.zeros((2, 900), np.uint8))
+    assert look(tmp_path / "half.png") == Look(99, 99, colour=False, deep=False)
+    assert read(tmp_path / "half.png", GREY).startswith("cannot be read (")
+    for name in ("text.png", "empty.jpg", "other.png"):
+        assert look(tmp_path / name) == "is no PNG, JPEG or DICOM picture"
+        assert read(tmp_path / name, GREY) == "is no PNG, JPEG or DICOM picture"
+    assert "so narrow that nothing of it is left at 8 pixels" in read(tmp_path / "line.png", GREY)
+    assert look(tmp_path / "gone.png").startswith("cannot be read (No such file")
+
+
+# ---------------------------------------------------------------------- DICOM
+
+
+def test_without_a_window_dicom_goes_from_its_smallest_to_its_largest(tmp_path):
+    stored = (np.arange(64).reshape(8, 8) * 10 + 500).astype(np.uint16)
+    path = write_dicom(tmp_path / "a.dcm", stored, BitsStored=12, HighBit=11)
+    assert look(path) == Look(8, 8, colour=False, deep=True)
+    expected = (stored - 500) / 630
+    assert np.abs(dicom.unit_picture(path) - expected).max() < 1e-6
+    assert np.abs(read(path, DEEP)[0] / 65535 - expected).max() < 1e-4
+    assert np.abs(read(path, GREY)[0] / 255 - expected).max() < 1 / 254
+
+
+def test_slope_intercept_and_window_as_the_standard_has_them(tmp_path):
+    """Signed numbers, value = 2 · stored − 1000; PS3.3 C.11.2.1.2 by hand."""
+    stored = np.arange(-32, 32, dtype=np.int16).reshape(8, 8) * 20
+    tags = {"RescaleSlope": 2, "RescaleIntercept": -1000}
+    values = 2.0 * stored - 1000
+    c, w = -900.0, 400.0
+    forms = {
+        "LINEAR": np.clip((values - (c - 0.5)) / (w - 1) + 0.5, 0, 1),
+        "LINEAR_EXACT": np.clip((values - c) / w + 0.5, 0, 1),
+        "SIGMOID": 1 / (1 + np.exp(-4 * (values - c) / w)),
+    }
+    for function, expected in forms.items():
+        path = write_dicom(
+            tmp_path / "a.dcm", stored, WindowCenter=c, WindowWidth=w,
+            VOILUTFunction=function, **tags,
+        )  # fmt: skip
+        assert np.abs(dicom.unit_picture(path) - expected).max() < 1e-6, function
+    several = write_dicom(
+        tmp_path / "b.dcm", stored, WindowCenter=[c, 0], WindowWidth=[w, 10], **tags
+    )
+    assert np.abs(dicom.unit_picture(several) - forms["LINEAR"]).max() < 1e-6
+    step = write_dicom(tmp_path / "c.dcm", stored, WindowCenter=c, WindowWidth=1, **tags)
+    assert (dicom.unit_picture(step) == (values > c - 0.5)).all()
+
+
+def test_a_table_may_stand_for_the_window(tmp_path):
+    """A VOI table of 64 entries, here the square root: its smallest is black, its largest white."""
+    from pydicom.dataset import Dataset
+
+    stored = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    entries = np.rint(np.sqrt(np.arange(64)) * 1000).astype(np.uint16)
+    table = Dataset()
+    table.add_new("LUTDescriptor", "US", [64, 0, 16])
+    table.add_new("LUTData", "US", entries.tolist())
+    path = write_dicom(tmp_path / "a.dcm", stored, VOILUTSequence=[table])
+    assert np.abs(dicom.unit_picture(path).ravel() - entries / entries.max()).max() < 1e-6
+
+
+def test_monochrome1_is_turned_and_padding_is_black(tmp_path):
+    stored = np.arange(64, dtype=np.uint16).reshape(8, 8) + 100
+    stored[0] = 9999
+    for kind in ("MONOCHROME1", "MONOCHROME2"):
+        path = write_dicom(
+            tmp_path / "a.dcm", stored, PhotometricInterpretation=kind, PixelPaddingValue=9999
+        )
+        found = dicom.unit_picture(path)
+        assert not found[0].any()
+        ramp = np.linspace(0, 1, 56).reshape(7, 8)
+        assert np.abs(found[1:] - (1 - ramp if kind == "MONOCHROME1" else ramp)).max() < 1e-6
+
+
+def test_colour_and_8_bit_and_compressed_dicom(tmp_path):
+    rgb = np.stack([RAMP, 255 - RAMP, RAMP], -1)
+    path = write_dicom(tmp_path / "a.dcm", rgb)
+    assert look(path) == Look(8, 8, colour=True, deep=False)
+    assert (np.moveaxis(read(path, COLOUR), 0, -1) == rgb).all()
+    eight = write_dicom(tmp_path / "b.dcm", RAMP)
+    assert not look(eight).deep
+    from pydicom import dcmread
+    from pydicom.uid import RLELossless
+
+    dataset = dcmread(eight)
+    dataset.compress(RLELossless)
+    dataset.save_as(tmp_path / "c.dcm")
+    assert (read(tmp_path / "c.dcm", GREY) == read(eight, GREY)).all()
+
+
+def test_lossless_jpeg_inside_dicom_is_read(tmp_path):
+    """Process 14, as many X-ray machines write it; pydicom alone cannot read it."""
+    gdcm = pytest.importorskip("gdcm", reason="python-gdcm is in the extra 'dicom'")
+    stored = (np.arange(64).reshape(8, 8) * 50).astype(np.uint16)
+    plain = write_dicom(tmp_path / "plain.dcm", stored, BitsStored=12, HighBit=11)
+    reader = gdcm.ImageReader()
+    reader.SetFileName(str(plain))
+    assert reader.Read()
+    change = gdcm.ImageChangeTransferSyntax()
+    change.SetTransferSyntax(gdcm.TransferSyntax(gdcm.TransferSyntax.JPEGLosslessProcess14_1))
+    change.SetInput(reader.GetImage())
+    assert change.Change()
+    writer = gdcm.ImageWriter()
+    writer.SetFileName(str(tmp_path / "packed.dcm"))
+    writer.SetFile(reader.GetFile())
+    writer.SetImage(change.GetOutput())
+    assert writer.Write()
+    from pydicom import dcmread
+
+    assert dcmread(tmp_path / "packed.dcm").file_meta.TransferSyntaxUID.endswith("4.70")
+    assert (read(tmp_path / "packed.dcm", DEEP) == read(plain, DEEP)).all()
+
+
+def test_dicom_that_cannot_be_used_says_why(tmp_path):
+    several = write_dicom(
+        tmp_path / "film.dcm", np.zeros((4, 8, 8), np.uint8)[0],
+        NumberOfFrames=4, PixelData=bytes(256),
+    )  # fmt: skip
+    assert "is a DICOM file of 4 frames, not of one" in look(several)
+    assert read(several, GREY) == look(several)
+    palette = write_dicom(tmp_path / "p.dcm", RAMP, PhotometricInterpretation="PALETTE COLOR")
+    assert "PALETTE COLOR" in look(palette)
+    whole = write_dicom(tmp_path / "whole.dcm", RAMP).read_bytes()
+    (tmp_path / "cut.dcm").write_bytes(whole[:-30])  # the head is whole, the pixels are not
+    assert look(tmp_path / "cut.dcm") == Look(8, 8, colour=False, deep=False)
+    assert read(tmp_path / "cut.dcm", GREY).startswith("cannot be read as DICOM (")
+    (tmp_path / "junk.dcm").write_bytes(b"\x07" * 400)
+    assert look(tmp_path / "junk.dcm").startswith("cannot be read as DICOM (")
+    empty = write_dicom(tmp_path / "report.dcm", RAMP)
+    from pydicom import dcmread
+
+    dataset = dcmread(empty)
+    for name in ("Rows", "Columns", "PixelData"):
+        delattr(dataset, name)
+    dataset.save_as(empty)
+    assert look(empty) == "is a DICOM file without a picture"
+
+
+def test_files_are_known_by_what_they_are(tmp_path):
+    path = write_dicom(tmp_path / "1.2.840.113", RAMP)
+    assert picturefiles.kind_of(path) == "dicom"
+    named = saved(tmp_path / "a.dcm", RAMP, format="PNG")  # a PNG that is called .dcm
+    assert (read(named, GREY)[0] == RAMP).all()
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "README").write_text("x")
+    assert picturefiles.kind_of(tmp_path / "notes.txt") == "other"
+    assert picturefiles.kind_of(tmp_path / "README") == "other"
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    path = write_dicom(tmp_path / "a.dcm", RAMP)
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    with pytest.raises(MissingExtra, match=r'pip install "unmasked\[dicom\]"'):
+        look(path)
+
+
+# ---------------------------------------------------------------------- labels
+
+
+@pytest.fixture
+def films(tmp_path) -> tuple[Path, list[tuple[str, str]]]:
+    return tmp_path / "films", write_films(tmp_path / "films", 30)
+
+
+def found(folder: Path, table: Path, **options: Any) -> Any:
+    return find_pictures(folder, table, size=32, progress=False, **options)
+
+
+@pytest.mark.parametrize(
+    "header", [("image", "label"), ("Filename", "Class"), ("file_name", "target"), ("q", "z")]
+)
+def test_usual_columns_are_found(films, tmp_path, header):
+    """An unusual one is found too where its cells name the files and there are two columns."""
+    folder, lines = films
+    listing = found(folder, write_labels(tmp_path / "l.csv", lines, header)).listing
+    assert listing.names == [name for name, _ in lines]
+    assert listing.labels == [label for _, label in lines]
+    assert not listing.skipped
+
+
+def test_columns_that_are_asked_for_come_first(films, tmp_path):
+    folder, lines = films
+    table = write_labels(
+        tmp_path / "l.csv", [(n, "x", y) for n, y in lines], ("image", "label", "truth")
+    )
+    assert found(folder, table, label_column="truth").listing.labels == [y for _, y in lines]
+    with pytest.raises(InputError, match="has no column 'Truth'; did you mean 'truth'"):
+        found(folder, table, label_column="Truth")
+    with pytest.raises(InputError, match="must be different columns"):
+        found(folder, table, image_column="truth", label_column="truth")
+    three = write_labels(tmp_path / "m.csv", [(n, "x", y) for n, y in lines], ("q", "r", "s"))
+    with pytest.raises(InputError, match=r"column with the labels.*--label-column"):
+        found(folder, three)
+
+
+def test_cells_may_leave_out_folders_and_endings(films, tmp_path):
+    folder, lines = films
+    (folder / "more").mkdir()
+    for name, _ in lines[:10]:
+        os.replace(folder / name, folder / "more" / name)
+    cells = [name.removesuffix(".png") for name, _ in lines[:5]] + [n for n, _ in lines[5:]]
+    table = write_labels(tmp_path / "l.csv", list(zip(cells, (y for _, y in lines), strict=True)))
+    listing = found(folder, table).listing
+    assert listing.names == [f"more/{n}" for n, _ in lines[:10]] + [n for n, _ in lines[10:]]
+
+
+def test_each_picture_that_is_left_out_is_named(films, tmp_path):
+    folder, lines = films
+    (folder / "film0003.png").write_text("no picture")
+    (folder / "deep").mkdir()
+    (folder / "high").mkdir()
+    saved(folder / "high" / "twin.png", np.zeros((32, 32), np.uint8))
+    saved(folder / "deep" / "twin.jpg", np.zeros((32, 32), np.uint8))
+    other = "normal" if lines[1][1] == "enlarged" else "enlarged"
+    table = write_labels(
+        tmp_path / "l.csv",
+        [*lines[:-2], (lines[-2][0], ""), ("gone.png", "normal"), ("twin", "normal"),
+         ("", "normal"), lines[0], (lines[1][0], other)],
+    )  # fmt: skip
+    listing = found(folder, table).listing
+    reasons = {one.file: one.reason for one in listing.skipped}
+    assert reasons.pop("film0003.png") == "is no PNG, JPEG or DICOM picture"
+    assert reasons.pop("gone.png") == "is listed in l.csv but is not in the folder"
+    assert reasons.pop("twin") == "stands for more than one picture in the folder"
+    assert reasons.pop(lines[-2][0]) == "has no label in l.csv"
+    assert reasons.pop(lines[-1][0]) == "has no line in l.csv"
+    assert reasons.pop("line 33 of l.csv") == "names no picture"
+    assert reasons.pop(lines[1][0]) == "comes more than once in l.csv, differently"
+    assert {reasons.pop("high/twin.png"), reasons.pop("deep/twin.jpg")} == {"has no line in l.csv"}
+    assert not reasons
+    assert lines[0][0] in listing.names  # said twice, but the same
+    assert len(listing.names) == 30 - 4
+    first = next(str(one) for one in listing.skipped if one.file == "gone.png")
+    assert first == "gone.png was skipped: it is listed in l.csv but is not in the folder."
+
+
+def test_labels_are_text_as_it_is_written(films, tmp_path):
+    """01 is not 1, and None is a label as good as any."""
+    folder, lines = films
+    cells = [(name, ("01", "None")[i % 2]) for i, (name, _) in enumerate(lines)]
+    table = write_labels(tmp_path / "l.csv", cells)
+    assert set(found(folder, table).listing.labels) == {"01", "None"}
+    table.write_text(table.read_text().replace(",", ";"))
+    assert set(found(folder, table).listing.labels) == {"01", "None"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda lines: [(n, "a") for n, _ in lines],
+            r"two classes but have one class only \('a'\)",
+        ),
+        (lambda lines: lines[:8], "at least 10 pictures are needed .* has 8 with labels"),
+        (lambda lines: [*lines, ("gone.png", "rare")], "'rare' has none in .*gone.png, which is"),
+        (
+            lambda lines: [(n, "b" if i < 2 else "a") for i, (n, _) in enumerate(lines)],
+            "at least 3 pictures, .* but 'b' has 2",
+        ),
+        (lambda lines: [(n, n) for n, _ in lines], "30 different ones, which looks like names"),
+    ],
+)
+def test_too_little_is_refused(films, tmp_path, change, message):
+    folder, lines = films
+    with pytest.raises(InputError, match=message):
+        found(folder, write_labels(tmp_path / "l.csv", change(lines)))
+
+
+def test_folders_without_pictures_are_refused(tmp_path):
+    table = write_labels(tmp_path / "l.csv", [("a.png", "x")])
+    with pytest.raises(InputError, match="does not exist"):
+        found(tmp_path / "gone", table)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="holds none"):
+        found(tmp_path / "empty", table)
+    with pytest.raises(InputError, match="from 8 to 2048 but is 4"):
+        find_pictures(tmp_path / "empty", table, size=4)
+
+
+def test_sizes_that_must_agree_are_refused_by_name(films, tmp_path):
+    folder, lines = films
+    saved(folder / "film0007.png", np.zeros((40, 32), np.uint8))
+    table = write_labels(tmp_path / "l.csv", lines)
+    with pytest.raises(InputError, match=r"film0007\.png is 32 × 40 pixels, not 32 × 32"):
+        found(folder, table, fit="none")
+    assert len(found(folder, table).looks) == 30
+
+
+def test_one_deep_or_coloured_picture_decides_for_all(films, tmp_path):
+    folder, lines = films
+    table = write_labels(tmp_path / "l.csv", lines)
+    assert found(folder, table).plan == Plan(32, 1, False)
+    saved(folder / "film0001.png", np.zeros((32, 32, 3), np.uint8))
+    assert found(folder, table).plan.channels == 3
+    assert found(folder, table, channels=1).plan.channels == 1
+    saved(folder / "film0002.png", np.zeros((32, 32), np.uint16))
+    assert found(folder, table).plan.deep
+
+
+# ---------------------------------------------------------------------- the cache
+
+
+def test_pictures_are_read_once(films, tmp_path, monkeypatch):
+    folder, lines = films
+    (folder / "film0004.png").write_bytes((folder / "film0004.png").read_bytes()[:200])
+    listed = found(folder, write_labels(tmp_path / "l.csv", lines))
+    first = read_pictures(listed, tmp_path / "cache", progress=False)
+    assert first.images.shape == (29, 1, 32, 32)
+    assert [one.file for one in first.skipped] == ["film0004.png"]
+    assert "film0004.png" not in first.names
+    assert isinstance(first.images.pixels, np.memmap)
+    expected = np.array(Image.open(folder / first.names[7])) / np.float32(255)
+    assert (first.images[7:8][0, 0] == expected).all()
+
+    reads = []
+    monkeypatch.setattr(picturecache, "read", lambda path, plan: reads.append(path.name) or "no")
+    again = read_pictures(listed, tmp_path / "cache", progress=False)
+    assert reads == ["film0004.png"]  # what failed is tried again, in case it can be read by now
+    assert again.file == first.file
+    assert (again.images[:] == first.images[:]).all()
+    monkeypatch.undo()
+
+    os.utime(folder / "film0005.png", ns=(1, 1))  # another time is another picture
+    other = read_pictures(listed, tmp_path / "cache", progress=False)
+    assert other.file != first.file
+
+
+def test_damage_to_the_cache_is_noticed(films, tmp_path):
+    folder, _ = films
+    paths = sorted(folder.glob("*.png"))
+    names = [path.name for path in paths]
+    plan = Plan(32, 1, False)
+    pixels, _, file = cached_pictures(paths, names, plan, tmp_path / "c", False)
+    whole = np.array(pixels)
+    for damage in (b"", file.read_bytes()[:-10], b"junk" * 100):
+        file.write_bytes(damage)
+        pixels, _, _ = cached_pictures(paths, names, plan, tmp_path / "c", False)
+        assert (pixels == whole).all()
+    file.with_suffix(".json").write_text("[]")
+    pixels, _, _ = cached_pictures(paths, names, plan, tmp_path / "c", False)
+    assert (pixels == whole).all()
+    assert sorted(path.name for path in (tmp_path / "c").iterdir()) == sorted(
+        [file.name, file.with_suffix(".json").name]
+    )
+
+
+def test_a_cache_that_cannot_be_written_is_said(films, tmp_path):
+    folder, _ = films
+    paths = sorted(folder.glob("*.png"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"cannot be kept in .*--cache"):
+        cached_pictures(paths, [p.name for p in paths], Plan(8, 1, False), tmp_path / "file", False)
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from unmasked.data import picturecache
+from unmasked.data.picturefiles import Plan
+picturecache._SECONDS_BETWEEN_NOTES = 0.0
+inner = picturecache.read
+def slow(path, plan):
+    time.sleep(0.05)
+    return inner(path, plan)
+picturecache.read = slow
+paths = sorted(Path(sys.argv[1]).glob("*.png"))
+names = [path.name for path in paths]
+picturecache.cached_pictures(paths, names, Plan(32, 1, False), Path(sys.argv[2]), False)
+"""
+
+
+def test_a_killed_reading_goes_on_where_it_was(films, tmp_path, monkeypatch):
+    folder, _ = films
+    cache = tmp_path / "cache"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder), str(cache)])
+    deadline = time.monotonic() + 120
+    done = 0
+    while done < 3 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+        for note in cache.glob("*.part.json"):
+            try:
+                done = json.loads(note.read_text())["done"]
+            except (OSError, ValueError):
+                continue
+    assert process.poll() is None, "the reading ended before it could be killed"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not list(cache.glob("*.npy"))
+    paths = sorted(folder.glob("*.png"))
+    names = [path.name for path in paths]
+    reads = []
+    monkeypatch.setattr(picturecache, "read", lambda p, plan: reads.append(p.name) or read(p, plan))
+    pixels, _, _ = cached_pictures(paths, names, Plan(32, 1, False), cache, False)
+    assert reads == names[len(names) - len(reads) :]
+    assert len(reads) <= len(names) - done
+    unbroken, _, _ = cached_pictures(paths, names, Plan(32, 1, False), tmp_path / "other", False)
+    assert (pixels == unbroken).all()
+
+
+# ---------------------------------------------------------------------- the split
+
+
+def test_parts_are_in_proportion_and_do_not_overlap():
+    labels = np.array(["a"] * 60 + ["b"] * 40)
+    parts = split_pictures(labels, None, seed=0)
+    assert {name: len(rows) for name, rows in parts.items()} == {
+        "train": 60,
+        "valid": 20,
+        "test": 20,
+    }
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(100))
+    assert (labels[parts["test"]] == "a").sum() == 12
+
+
+def test_nobody_is_in_two_parts():
+    random = np.random.default_rng(0)
+    patients = random.integers(0, 40, 300).astype(str)
+    labels = np.where(random.random(300) < 0.4, "ill", "well")
+    parts = split_pictures(labels, patients, seed=1)
+    groups = {name: set(patients[rows]) for name, rows in parts.items()}
+    assert not groups["train"] & groups["test"]
+    assert not groups["train"] & groups["valid"]
+    assert not groups["valid"] & groups["test"]
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(300))
+    assert 40 <= len(parts["test"]) <= 80
+    assert any((split_pictures(labels, patients, seed=2)["test"] != parts["test"][:1]).tolist())
+
+
+def test_groups_that_cannot_be_split_are_refused():
+    labels = np.array(["a", "b"] * 20)
+    with pytest.raises(InputError, match=r"at least 5 groups, .* but are of 2"):
+        split_pictures(labels, np.array(["p", "q"] * 20), seed=0)
+    with pytest.raises(InputError, match="has none of 'b', since pictures of a group stay"):
+        split_pictures(
+            np.array(["a"] * 36 + ["b"] * 4), np.array([*"abcdefghi" * 4, *"zzzz"]), seed=0
+        )

@@ -1,0 +1,137 @@
+"""``unmasked explain-images``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unmasked.cli.common import (
+    RESUME,
+    Device,
+    Epochs,
+    Json,
+    Quiet,
+    Seed,
+    command_line,
+    one_sentence_errors,
+)
+from unmasked.cli.explain import _sparsity
+from unmasked.errors import InputError
+
+
+def explain_images(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="A folder of PNG, JPEG or DICOM pictures.", show_default=False),
+    ],
+    labels: Annotated[
+        Path | None, typer.Option(help="A CSV with the columns image and label.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; FOLDER-explained by default.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Explain new pictures with this saved explainer.")
+    ] = None,
+    size: Annotated[int, typer.Option(help="Pixels of the square pictures are brought to.")] = 128,
+    fit: Annotated[
+        str,
+        typer.Option(
+            help="pad: proportions kept, black around; crop: the middle square; none: all pictures "
+            "must be SIZE × SIZE."
+        ),
+    ] = "pad",
+    grey: Annotated[bool, typer.Option("--grey", help="Make coloured pictures grey.")] = False,
+    superpixels: Annotated[
+        int, typer.Option(help="Cells across and down of the grid that is shown or hidden.", min=1)
+    ] = 16,
+    sparsity: Annotated[
+        str, typer.Option(help="Price of showing everything: a number, several as 0.5,1 or auto.")
+    ] = "auto",
+    network: Annotated[
+        str,
+        typer.Option(
+            help="small, or unet-densenet, the paper's (needs a GPU and the extra images)."
+        ),
+    ] = "small",
+    image_column: Annotated[
+        str | None, typer.Option(help="The column of file names, if it has another name.")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="The column of labels, if it has another name.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="A column such as patient, whose pictures stay in one part."),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Where the shrunken pictures are kept; OUT/cache by default."),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    epochs: Epochs = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Which parts of each picture does its label rest on? Train, explain, check and draw.
+
+    Splits the folder, trains REAL-X and EVAL-X, explains the test pictures, and writes overlays,
+    masks, the fitted model, results.json, gallery.html and material for a reader study. With
+    --model, explains new pictures instead.
+    """
+    with one_sentence_errors(RESUME):
+        if model is None and labels is None:
+            raise InputError(
+                "either --labels (a CSV with the columns image and label) or --model (a saved "
+                "explainer) is needed; give one."
+            )
+        prices = _sparsity(sparsity)
+        where = folder.resolve()
+        target = where.with_name(f"{where.name}-explained") if out is None else out
+        from unmasked.jobs.images import Reading, explain_folder, explain_new_pictures
+
+        shared: dict[str, Any] = {
+            "reading": Reading(
+                size=size,
+                fit=fit,  # type: ignore[arg-type]  # checked by the job
+                grey=grey,
+                image_column=image_column,
+                label_column=label_column,
+                group=group,
+                cache=cache,
+            ),
+            "seed": seed,
+            "device": device,
+            "show": False if quiet or json else "auto",
+            "command": command_line(),
+        }
+        if model is not None:
+            result = explain_new_pictures(folder, model, target, labels=labels, **shared)
+        else:
+            assert labels is not None
+            result = explain_folder(
+                folder,
+                labels,
+                target,
+                superpixels=superpixels,
+                sparsity=prices,
+                network=network,
+                epochs=epochs,
+                **shared,
+            )
+        if json:
+            from unmasked.report.results import to_json
+
+            typer.echo(to_json(result.results))
+        elif not quiet:
+            for sentence in result.summary:
+                typer.echo(f"• {sentence}")
+            if result.scores is not None:
+                typer.echo(f"\n{result.scores}")
+            typer.echo(
+                f"\nGallery: {target / 'gallery.html'}   overlays: {target / 'overlays'}   "
+                f"masks: {target / 'masks'}"
+            )

@@ -1,0 +1,301 @@
+"""A folder of pictures (PNG, JPEG, DICOM; 8 or 16 bits; grey or colour) with a table of labels.
+
+Everything is checked before anything is written: the table's columns, that each class has pictures,
+that there are enough. A picture that cannot be used is skipped, and said to be; all others are
+shrunk to one size and kept in one file, from which they are read when needed (`StoredImages`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedGroupKFold
+
+from unmasked.data.films import reading_bar
+from unmasked.data.picturecache import cached_pictures
+from unmasked.data.picturefiles import FITS, Fit, Look, Plan, kind_of, look
+from unmasked.data.picturelabels import Listing, Skipped, read_labels
+from unmasked.data.stored import StoredImages
+from unmasked.data.tables import split_table
+from unmasked.errors import InputError
+
+LEAST_PICTURES = 10
+LEAST_OF_CLASS = 3  # one to train on, to validate and to test
+_MANY_CLASSES = 0.5  # more labels than this share of the pictures are no classes
+_SMALLEST, _LARGEST = 8, 2048
+
+Progress = bool | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class FoundPictures:
+    """What a folder holds, checked, before any picture is read: `read_pictures` goes on."""
+
+    folder: Path
+    listing: Listing
+    looks: list[Look]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class PictureFolder:
+    """The pictures of a folder, read.
+
+    Attributes
+    ----------
+    images : (pictures, channels, size, size), on disk. names : their paths below the folder.
+    labels, groups : (pictures,) text; None where there are none.
+    sizes : (pictures, 2) height and width of the files.
+    plan : how they were made one size. skipped : what was left out, and why.
+    file : where the shrunken pictures lie.
+    """
+
+    images: StoredImages
+    names: NDArray[np.str_]
+    labels: NDArray[np.str_] | None
+    groups: NDArray[np.str_] | None
+    sizes: NDArray[np.int64]
+    plan: Plan
+    skipped: list[Skipped]
+    file: Path
+
+
+def find_pictures(
+    folder: Path,
+    labels: Path | None = None,
+    *,
+    size: int = 128,
+    fit: Fit = "pad",
+    channels: Literal[1, 3] | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    group: str | None = None,
+    training: bool = True,
+    progress: Progress = "auto",
+) -> FoundPictures:
+    """List the pictures of a folder and look at each file's head; writes nothing.
+
+    labels : a table with a line for each picture; without it, all pictures and no labels.
+    size, fit : see `Plan`. channels : 1 makes all grey; by default 3 if any has colour.
+    group : a column of the table; pictures of one group will stay together.
+    training : whether all classes and enough pictures must be there.
+    """
+    _check(size, fit)
+    files = _files(folder)
+    if labels is None:
+        listing = Listing(list(files.values()), list(files))
+    else:
+        listing = read_labels(
+            labels, files, image_column=image_column, label_column=label_column, group=group
+        )
+    if training:
+        _check_classes(listing, folder)
+    listing, looks = _looked(listing, progress)
+    if not looks:
+        raise InputError(
+            f"{folder} must hold pictures that can be used but of {len(listing.skipped):,} none "
+            f"can: {_first(listing.skipped)}; check the files."
+        )
+    colour = any(own.colour for own in looks)
+    plan = Plan(size, channels or (3 if colour else 1), any(own.deep for own in looks), fit)
+    listing, looks = _fitting(listing, looks, plan)
+    if training:
+        _check_classes(listing, folder)
+    return FoundPictures(folder, listing, looks, plan)
+
+
+def read_pictures(
+    found: FoundPictures, cache: Path, *, training: bool = True, progress: Progress = "auto"
+) -> PictureFolder:
+    """Read and shrink all pictures, or find them in the cache; those that cannot be are skipped."""
+    listing = found.listing
+    pixels, reasons, file = cached_pictures(
+        listing.paths, listing.names, found.plan, cache, progress
+    )
+    good = [row for row in range(len(listing.names)) if row not in reasons]
+    skipped = [Skipped(listing.names[row], why) for row, why in sorted(reasons.items())]
+    kept = listing.keep(good)
+    kept.skipped += skipped
+    if not good:
+        raise InputError(
+            f"{found.folder} must hold pictures that can be read but none can: {_first(skipped)}; "
+            "check the files."
+        )
+    if training:
+        _check_classes(kept, found.folder)
+    return PictureFolder(
+        images=StoredImages(pixels, np.array(good)),
+        names=np.array(kept.names),
+        labels=None if kept.labels is None else np.array(kept.labels),
+        groups=None if kept.groups is None else np.array(kept.groups),
+        sizes=np.array([found.looks[row][:2] for row in good]),
+        plan=found.plan,
+        skipped=kept.skipped,
+        file=file,
+    )
+
+
+def split_pictures(
+    labels: NDArray[np.str_], groups: NDArray[np.str_] | None, *, seed: int
+) -> dict[str, NDArray[np.int64]]:
+    """60% of the pictures to train on, 20% to validate, 20% to test, classes in proportion.
+
+    With groups, nobody's pictures are in two parts, and the shares are as near as that allows.
+    """
+    if groups is None:
+        table = pd.DataFrame({"row": np.arange(len(labels)), "label": labels})
+        split = split_table(table, "label", seed=seed)
+        parts = {name: getattr(split, name)[0]["row"].to_numpy() for name in _PARTS}
+    else:
+        parts = _split_groups(labels, groups, seed)
+    for name, rows in parts.items():
+        missing = sorted(set(labels.tolist()) - set(labels[rows].tolist()))
+        if missing:
+            advice = "give more groups" if groups is not None else "give more pictures"
+            raise InputError(
+                f"{_PARTS[name]} must have pictures of every class but has none of {missing[0]!r}"
+                + (", since pictures of a group stay together" if groups is not None else "")
+                + f"; {advice} or another --seed."
+            )
+    return parts
+
+
+_PARTS = {"train": "training", "valid": "validation", "test": "testing"}
+
+
+def _split_groups(
+    labels: NDArray[np.str_], groups: NDArray[np.str_], seed: int
+) -> dict[str, NDArray[np.int64]]:
+    different = len(set(groups.tolist()))
+    if different < 5:
+        raise InputError(
+            f"pictures must be of at least 5 groups, to train, validate and test, but are of "
+            f"{different}; give more, or leave out --group."
+        )
+    if max(Counter(labels.tolist()).values()) < 5:
+        raise InputError(
+            "a class must have at least 5 pictures to be split by groups but none has; give more, "
+            "or leave out --group."
+        )
+    folds = StratifiedGroupKFold(5, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a rare class: looked at by the caller
+        parts = [held_out for _, held_out in folds.split(np.zeros(len(labels)), labels, groups)]
+    return {
+        "train": np.sort(np.concatenate(parts[2:])),
+        "valid": np.sort(parts[1]),
+        "test": np.sort(parts[0]),
+    }
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _check(size: int, fit: str) -> None:
+    if not _SMALLEST <= size <= _LARGEST:
+        raise InputError(
+            f"size must be a number of pixels from {_SMALLEST} to {_LARGEST} but is {size}."
+        )
+    if fit not in FITS:
+        raise InputError(f"fit must be one of {', '.join(FITS)} but is {fit!r}.")
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The pictures of a folder and the folders in it, by their paths below it, in order."""
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise InputError(f"{folder} must be a folder of pictures but {what}; check the path.")
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        below = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in below.parts)
+        if not hidden and path.is_file() and kind_of(path) != "other":
+            files[below.as_posix()] = path
+    if not files:
+        raise InputError(
+            f"the folder {folder} must hold PNG, JPEG or DICOM pictures but holds none; name "
+            "another folder."
+        )
+    return files
+
+
+def _looked(listing: Listing, progress: Progress) -> tuple[Listing, list[Look]]:
+    """Each file's head; those without are skipped."""
+    looks: list[Look] = []
+    good: list[int] = []
+    skipped = []
+    with reading_bar(len(listing.paths), progress, "heads") as advance, ThreadPoolExecutor() as go:
+        for row, own in enumerate(go.map(look, listing.paths)):
+            advance()
+            if isinstance(own, str):
+                skipped.append(Skipped(listing.names[row], own))
+            else:
+                good.append(row)
+                looks.append(own)
+    kept = listing.keep(good)
+    kept.skipped += skipped
+    return kept, looks
+
+
+def _fitting(listing: Listing, looks: Sequence[Look], plan: Plan) -> tuple[Listing, list[Look]]:
+    """Pictures that can be made one size; with ``fit="none"`` any other size is an error."""
+    reasons = [plan.refusal(own.height, own.width) for own in looks]
+    wrong = [row for row, reason in enumerate(reasons) if reason is not None]
+    if wrong and plan.fit == "none":
+        raise InputError(
+            f"all pictures must be {plan.size} × {plan.size} pixels but {listing.names[wrong[0]]} "
+            f"{reasons[wrong[0]]}, as are {len(wrong) - 1:,} others; use --fit pad or crop."
+        )
+    good = [row for row, reason in enumerate(reasons) if reason is None]
+    kept = listing.keep(good)
+    kept.skipped += [Skipped(listing.names[row], str(reasons[row])) for row in wrong]
+    return kept, [looks[row] for row in good]
+
+
+def _check_classes(listing: Listing, folder: Path) -> None:
+    """Enough pictures of each class, or one sentence that names what is missing."""
+    assert listing.labels is not None
+    counts = Counter(listing.labels)
+    left_out = f"{len(listing.skipped):,} were skipped"
+    if listing.skipped:
+        left_out += f", such as {_first(listing.skipped)}"
+    if listing.empty:
+        raise InputError(
+            f"each class must have pictures but {listing.empty[0]!r} has none in {folder} "
+            f"({left_out}); add them or remove its lines."
+        )
+    if len(counts) < 2:
+        only = f"one class only ({next(iter(counts))!r})" if counts else "no labels"
+        raise InputError(
+            f"the pictures must be of at least two classes but have {only}; {left_out}."
+        )
+    total = len(listing.labels)
+    if len(counts) > max(2, _MANY_CLASSES * total):
+        raise InputError(
+            f"labels must be classes but {total:,} pictures have {len(counts):,} different ones, "
+            "which looks like names; name the column of labels with --label-column."
+        )
+    if total < LEAST_PICTURES:
+        raise InputError(
+            f"at least {LEAST_PICTURES} pictures are needed to train, validate and test but "
+            f"{folder} has {total} with labels; {left_out}."
+        )
+    rare, count = min(counts.items(), key=lambda item: item[1])
+    if count < LEAST_OF_CLASS:
+        raise InputError(
+            f"each class must have at least {LEAST_OF_CLASS} pictures, to train, validate and "
+            f"test, but {rare!r} has {count}; {left_out}."
+        )
+
+
+def _first(skipped: Sequence[Skipped]) -> str:
+    return f"{skipped[0].file}, which {skipped[0].reason}" if skipped else "no file"

@@ -1,0 +1,206 @@
+"""``labels.csv``: which picture has which label, and perhaps which patient it is of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import pandas as pd
+
+from unmasked.columns import nearest
+from unmasked.data.tables import read_table
+from unmasked.errors import InputError
+
+IMAGE_NAMES = (
+    "image", "images", "file", "filename", "file_name", "file name", "image_file", "image file",
+    "image_name", "image name", "image_path", "image path", "path", "filepath", "image index",
+    "image_id", "image id", "picture",
+)  # fmt: skip
+LABEL_NAMES = ("label", "labels", "class", "target", "diagnosis", "finding", "category", "y")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A picture that is left out; ``reason`` goes behind its name."""
+
+    file: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file} was skipped: it {self.reason}."
+
+
+@dataclass
+class Listing:
+    """Pictures by their names below the folder, with what is said about each; (pictures,) each."""
+
+    paths: list[Path]
+    names: list[str]
+    labels: list[str] | None = None
+    groups: list[str] | None = None
+    skipped: list[Skipped] = field(default_factory=list)
+    classes: tuple[str, ...] = ()
+    """All labels of the table, also those of pictures that are left out."""
+
+    @property
+    def empty(self) -> list[str]:
+        """Classes without a picture."""
+        return sorted(set(self.classes) - set(self.labels or ()))
+
+    def keep(self, rows: list[int]) -> Listing:
+        """Some of the pictures."""
+        return Listing(
+            [self.paths[i] for i in rows],
+            [self.names[i] for i in rows],
+            None if self.labels is None else [self.labels[i] for i in rows],
+            None if self.groups is None else [self.groups[i] for i in rows],
+            list(self.skipped),
+            self.classes,
+        )
+
+
+def read_labels(
+    table: Path,
+    files: dict[str, Path],
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    group: str | None = None,
+) -> Listing:
+    """The pictures of a folder, ``files`` by name, that a table has labels for, in its order.
+
+    A cell names a picture by its path below the folder, by its file name alone, or without its
+    ending, wherever only one picture is meant.
+    """
+    content = _text(table)
+    columns = list(content.columns)
+    image, label = _columns(content, files, table, image_column, label_column)
+    if group is not None and group not in columns:
+        raise InputError(f"{table} has no column {group!r}; {nearest(group, columns)}")
+    if group in (image, label) or image == label:
+        raise InputError(
+            f"image, label and group must be different columns of {table} but are {image!r}, "
+            f"{label!r} and {group!r}; name others."
+        )
+    known = _Names(files)
+    listing = Listing([], [], [], None if group is None else [])
+    said: dict[str, tuple[str, str]] = {}  # picture -> its label and group, first come
+    contradictory = set()
+    for number, row in enumerate(content.itertuples(index=False), 2):
+        values = dict(zip(columns, row, strict=True))
+        cell, own = values[image].strip(), values[label].strip()
+        whose = "" if group is None else values[group].strip()
+        if not cell:
+            listing.skipped.append(Skipped(f"line {number} of {table.name}", "names no picture"))
+            continue
+        name = known.find(cell)
+        problem = (
+            f"is listed in {table.name} but is not in the folder" if name is None
+            else "stands for more than one picture in the folder" if name == ""
+            else f"has no {label} in {table.name}" if not own
+            else f"has no {group} in {table.name}" if group is not None and not whose
+            else None
+        )  # fmt: skip
+        if problem is not None or not name:
+            listing.skipped.append(Skipped(cell, problem or "has no name"))
+        elif said.setdefault(name, (own, whose)) != (own, whose):
+            contradictory.add(name)
+    for name in contradictory:
+        listing.skipped.append(Skipped(name, f"comes more than once in {table.name}, differently"))
+    listed = {known.find(cell.strip()) for cell in content[image]}
+    for name in sorted(set(files) - listed):
+        listing.skipped.append(Skipped(str(name), f"has no line in {table.name}"))
+    assert listing.labels is not None
+    for name, (own, whose) in said.items():
+        if name in contradictory:
+            continue
+        listing.paths.append(files[name])
+        listing.names.append(name)
+        listing.labels.append(own)
+        if listing.groups is not None:
+            listing.groups.append(whose)
+    listing.classes = tuple(sorted({value.strip() for value in content[label]} - {""}))
+    return listing
+
+
+def _text(table: Path) -> pd.DataFrame:
+    """All cells as they are written, so that 01 stays "01" and None a label; holes are empty."""
+    content = read_table(table)  # refuses what is no table
+    if table.suffix.lower() in (".parquet", ".pq"):
+        return content.astype(object).where(content.notna(), "").astype(str)
+    only = str(content.columns[0])
+    separator = "\t" if table.suffix.lower() == ".tsv" else ","
+    if content.shape[1] == 1 and ";" in only:  # as spreadsheets write it in many countries
+        separator = ";"
+    return pd.read_csv(table, sep=separator, dtype=str, keep_default_na=False)
+
+
+def _columns(
+    content: pd.DataFrame,
+    files: dict[str, Path],
+    table: Path,
+    image: str | None,
+    label: str | None,
+) -> tuple[str, str]:
+    """The column of pictures and that of labels: as asked, by a usual name, or by what is in it."""
+    columns = [str(name) for name in content.columns]
+    for name in (image, label):
+        if name is not None and name not in columns:
+            raise InputError(f"{table} has no column {name!r}; {nearest(name, columns)}")
+    plain = {name.strip().lower(): name for name in reversed(columns)}
+    if image is None:
+        usual = next((plain[name] for name in IMAGE_NAMES if name in plain), None)
+        image = usual or _column_of_files(content, files)
+    if label is None:
+        label = next((plain[name] for name in LABEL_NAMES if name in plain), None)
+        if label is None and len(columns) == 2 and image is not None:
+            label = next(name for name in columns if name != image)
+    for found, what, option in (
+        (image, "the pictures' file names", "--image-column"),
+        (label, "the labels", "--label-column"),
+    ):
+        if found is None:
+            raise InputError(
+                f"{table} must have a column with {what} but which of {', '.join(columns)[:200]} "
+                f"it is cannot be told; name it with {option}."
+            )
+    assert image is not None
+    assert label is not None
+    return image, label
+
+
+def _column_of_files(content: pd.DataFrame, files: dict[str, Path]) -> str | None:
+    """The column most of whose cells name pictures."""
+    known = _Names(files)
+    shares = {
+        str(name): sum(bool(known.find(cell.strip())) for cell in content[name]) / len(content)
+        for name in content.columns
+    }
+    best = max(shares, key=lambda name: shares[name])
+    return best if shares[best] > 0.5 else None
+
+
+class _Names:
+    """Finds a picture by what a cell says."""
+
+    def __init__(self, files: dict[str, Path]) -> None:
+        self.files = files
+        paths = {name: PurePosixPath(name) for name in files}
+        short = [path.name for path in paths.values()]
+        bare = [str(path.with_suffix("")) for path in paths.values()]
+        stem = [path.stem for path in paths.values()]
+        self.ways: list[tuple[dict[str, str], Counter[str]]] = [
+            (dict(zip(keys, files, strict=True)), Counter(keys)) for keys in (short, bare, stem)
+        ]
+
+    def find(self, cell: str) -> str | None:
+        """The picture's name; "" if more than one is meant, None if none is."""
+        name = cell.replace("\\", "/").removeprefix("./")
+        if name in self.files:
+            return name
+        last = name.rsplit("/", 1)[-1]
+        for (lookup, counts), key in zip(self.ways, (last, name, last), strict=True):
+            if key in lookup:
+                return lookup[key] if counts[key] == 1 else ""
+        return None

@@ -1,0 +1,411 @@
+"""The main job for people with pictures: train, explain, evaluate, draw; or explain new ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmasked.data.picture_folder import (
+    FoundPictures,
+    PictureFolder,
+    find_pictures,
+    read_pictures,
+    split_pictures,
+)
+from unmasked.data.picturefiles import FITS, Fit
+from unmasked.engine.device import choose_device
+from unmasked.engine.progress import Show
+from unmasked.errors import InputError, OutputError
+from unmasked.evaluation import EvalX, Scores
+from unmasked.explainers import RealX
+from unmasked.explanation import Explanation
+from unmasked.jobs.imagefiles import STUDY_CASES, Explained, write_all, write_page, write_study
+from unmasked.jobs.imageparts import NETWORKS, Networks, default_training, networks
+from unmasked.jobs.imagewords import (
+    remarks_on,
+    result_rows,
+    skipped_sentences,
+    summary_of,
+    summary_of_new,
+)
+from unmasked.networks import Factory
+from unmasked.pixels import Pixels
+from unmasked.report.page import footer
+from unmasked.report.results import (
+    MODELS,
+    all_or_nothing,
+    checkpoint_folder,
+    prepare_folder,
+    provenance,
+    remove_checkpoints,
+    to_json,
+)
+from unmasked.sparsity import check_sparsity
+from unmasked.superpixels import Superpixels
+
+PRICES = (0.1, 0.3, 1.0)
+"""λ that ``--sparsity auto`` tries. The price is of a whole picture, so it needs no scaling."""
+_AT_ONCE = 64  # pictures that networks are run on; bounds memory
+_CACHE = "cache"
+_READING = "pictures.json"  # in the model's folder: how pictures were made one size
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How pictures and labels are read; see `find_pictures`."""
+
+    size: int = 128
+    fit: Fit = "pad"
+    grey: bool = False
+    image_column: str | None = None
+    label_column: str | None = None
+    group: str | None = None
+    cache: Path | None = None
+
+    def find(
+        self,
+        folder: Path,
+        labels: Path | None,
+        show: Show,
+        *,
+        channels: Literal[1, 3] | None = None,
+        training: bool = True,
+    ) -> FoundPictures:
+        return find_pictures(
+            folder,
+            labels,
+            size=self.size,
+            fit=self.fit,
+            channels=channels or (1 if self.grey else None),
+            image_column=self.image_column,
+            label_column=self.label_column,
+            group=self.group if training else None,
+            training=training,
+            progress=show,
+        )
+
+
+@dataclass(frozen=True)
+class ImagesResult:
+    """What was found and where it lies; ``results`` is the content of ``results.json``."""
+
+    results: dict[str, Any]
+    summary: list[str]
+    scores: Scores | None
+    folder: Path
+
+
+def explain_folder(
+    folder: Path,
+    labels: Path,
+    out: Path,
+    *,
+    reading: Reading | None = None,
+    superpixels: int = 16,
+    sparsity: float | Sequence[float] | str = "auto",
+    network: str = "small",
+    epochs: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    show: Show = "auto",
+    command: str = "unmasked explain-images",
+) -> ImagesResult:
+    """Split a folder of labelled pictures, train REAL-X and EVAL-X, explain the test pictures."""
+    started = time.monotonic()
+    reading = reading or Reading()
+    parts = _checked(reading, superpixels, sparsity, network)
+    choose_device(device)
+    _check_apart(folder, out)
+    found = reading.find(folder, labels, show)
+    listing = found.listing
+    assert listing.labels is not None
+    groups = None if listing.groups is None else np.array(listing.groups)
+    split_pictures(np.array(listing.labels), groups, seed=seed)  # refused before anything is done
+    pictures = _read(found, out, reading, show)
+    assert pictures.labels is not None
+    split = split_pictures(pictures.labels, pictures.groups, seed=seed)
+    train, valid, test = (
+        (pictures.images.take(split[name]), pictures.labels[split[name]])
+        for name in ("train", "valid", "test")
+    )
+    training = default_training(len(split["train"]), epochs, parts, reading.size)
+    run = f"{sparsity} {superpixels} {network} {seed} {training} {device}"
+    options: dict[str, Any] = {
+        "predictor": parts.predictor,
+        "masker": Superpixels(superpixels),
+        "training": training,
+        "batch_size": _AT_ONCE,
+        "device": device,
+        "progress": show,
+        "random_state": seed,
+        "checkpoint": checkpoint_folder(out, pictures.file.name, _said(pictures), run),
+    }
+    prices = list(PRICES) if isinstance(sparsity, str) else sparsity
+    explainer = RealX(prices, selector=parts.selector, predictor_first=True, **options)
+    explainer.fit(*train, validation=valid)
+    evaluator = EvalX(**options).fit(*train, validation=valid)
+    explanation = explainer.explain(test[0])
+    scores = evaluator.evaluate(explanation, *test)
+    explained = _explained(pictures, split["test"], explanation, evaluator)
+    summary = summary_of(explanation, scores, explainer)
+    remarks = remarks_on(pictures, reading.group)
+    results = {
+        **provenance(command),
+        "folder": folder.name,
+        "labels": labels.name,
+        "classes": [str(label) for label in explainer.classes_],
+        **_about(pictures, reading),
+        "split": {name: len(rows) for name, rows in split.items()},
+        "summary": summary,
+        "path": explainer.path_.to_dict("records"),
+        "choice": explainer.reason_,
+        "rows": result_rows(folder, explainer, evaluator, explanation, scores, test, seed),
+        "over_random": {name: value.to_json() for name, value in scores.over_random.items()},
+        "remarks": [*remarks, *scores.remarks],
+        "skipped": [asdict(one) for one in pictures.skipped],
+        "seconds": time.monotonic() - started,
+    }
+    with all_or_nothing(out) as part:
+        _write(
+            part,
+            explained,
+            results,
+            f"What the labels of {folder.name} rest on",
+            summary + remarks,
+            seed,
+        )
+        explainer.save(part / "model")
+        (part / "model" / _READING).write_text(
+            to_json({"fit": reading.fit, "superpixels": superpixels}), encoding="utf-8"
+        )
+        evaluator.save(part / "evaluator")
+    remove_checkpoints(out)
+    _forget_others(pictures, reading)
+    return ImagesResult(results, summary + remarks, scores, out)
+
+
+def explain_new_pictures(
+    folder: Path,
+    model: Path,
+    out: Path,
+    *,
+    labels: Path | None = None,
+    reading: Reading | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    show: Show = "auto",
+    command: str = "unmasked explain-images",
+) -> ImagesResult:
+    """Explain a folder with a saved explainer; with labels, evaluate too."""
+    started = time.monotonic()
+    reading = reading or Reading()
+    choose_device(device)
+    model, beside = _model_folders(model)
+    if out.resolve() in (model.resolve(), model.resolve().parent):
+        raise OutputError(
+            f"{out} holds the model itself and its results; choose another folder with --out."
+        )
+    _check_apart(folder, out)
+    explainer = RealX.load(model, device=device)
+    if not isinstance(explainer.columns_, Pixels):
+        raise InputError(f"{model} was trained on a table, not on pictures; name another model.")
+    channels, size, _ = explainer.columns_.shape
+    assert channels in (1, 3)
+    saved = _saved_reading(model)
+    reading = Reading(
+        size=size,
+        fit=saved.get("fit", reading.fit),
+        image_column=reading.image_column,
+        label_column=reading.label_column,
+        cache=reading.cache,
+    )
+    if labels is not None and beside is None:
+        raise InputError(
+            f"{model} has no saved evaluator beside it, so the pictures cannot be evaluated; "
+            "leave out --labels."
+        )
+    evaluator = None if beside is None else EvalX.load(beside, device=device)
+    found = reading.find(folder, labels, show, channels=3 if channels == 3 else 1, training=False)
+    if labels is not None:
+        assert found.listing.labels is not None
+        known = {str(label) for label in explainer.classes_}
+        foreign = next((own for own in found.listing.labels if own not in known), None)
+        if foreign is not None:
+            raise InputError(
+                f"labels must be the classes that the model knows, {', '.join(sorted(known))}, but "
+                f"{labels} has {foreign!r}; correct it or leave out --labels."
+            )
+    pictures = _read(found, out, reading, show, training=False)
+    explanation = explainer.explain(pictures.images)
+    scores = None
+    if evaluator is not None and pictures.labels is not None:
+        scores = evaluator.evaluate(explanation, pictures.images, pictures.labels)
+    rows = np.arange(len(pictures.names))
+    explained = _explained(pictures, rows, explanation, evaluator, list(explainer.classes_))
+    summary = summary_of_new(explanation, scores)
+    remarks = skipped_sentences(pictures.skipped)
+    results: dict[str, Any] = {
+        **provenance(command),
+        "folder": folder.name,
+        "model": str(model),
+        "classes": [str(label) for label in explainer.classes_],
+        **_about(pictures, reading),
+        "summary": summary,
+        "rows": [
+            {
+                "dataset": folder.name,
+                "method": "REAL-X",
+                "setting": {"sparsity": explainer.sparsity_},
+                "chosen": True,
+                "metrics": {
+                    "fraction": explanation.fraction,
+                    **({} if scores is None else scores.figures("explanation")),
+                },
+            }
+        ],
+        "remarks": remarks + ([] if scores is None else scores.remarks),
+        "skipped": [asdict(one) for one in pictures.skipped],
+        "seconds": time.monotonic() - started,
+    }
+    with all_or_nothing(out) as part:
+        _write(part, explained, results, f"Explanations of {folder.name}", summary + remarks, seed)
+    _forget_others(pictures, reading)
+    return ImagesResult(results, summary + remarks, scores, out)
+
+
+# ---------------------------------------------------------------------- before the work
+
+
+def _checked(
+    reading: Reading, superpixels: int, sparsity: float | Sequence[float] | str, network: str
+) -> Networks:
+    """Refuse options that cannot be, before a folder is looked at."""
+    check_sparsity(sparsity)
+    if reading.fit not in FITS:
+        raise InputError(f"--fit must be one of {', '.join(FITS)} but is {reading.fit!r}.")
+    if network not in NETWORKS:
+        raise InputError(f"--network must be one of {', '.join(NETWORKS)} but is {network!r}.")
+    masker = Superpixels(superpixels).bound((1, reading.size, reading.size))
+    parts = networks(network, reading.size, superpixels)
+    factory: Factory = parts.predictor
+    factory(masker.shown_shape, 2)  # type: ignore[arg-type]  # a missing package is told now
+    factory = parts.selector
+    factory((1, reading.size, reading.size), superpixels**2)  # type: ignore[arg-type]
+    return parts
+
+
+def _check_apart(folder: Path, out: Path) -> None:
+    """What is written must not become pictures of the folder."""
+    if folder.resolve() in (out.resolve(), *out.resolve().parents):
+        raise OutputError(
+            f"the output folder {out} must lie outside of the pictures' folder {folder}, or its "
+            "pictures would be explained the next time; choose another with --out."
+        )
+
+
+def _read(
+    found: FoundPictures, out: Path, reading: Reading, show: Show, *, training: bool = True
+) -> PictureFolder:
+    """Read the pictures into the cache; where they are refused after all, nothing is left."""
+    fresh = not out.exists()
+    prepare_folder(out, MODELS if training else None)
+    cache = out / _CACHE if reading.cache is None else reading.cache
+    try:
+        return read_pictures(found, cache, training=training, progress=show)
+    except InputError:
+        if fresh:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+def _forget_others(pictures: PictureFolder, reading: Reading) -> None:
+    """Remove what earlier runs left in the output folder's cache; one of the user's own stays."""
+    if reading.cache is None:
+        for path in pictures.file.parent.glob("pictures-*"):
+            if path.stem != pictures.file.stem:
+                path.unlink(missing_ok=True)
+
+
+def _said(pictures: PictureFolder) -> bytes:
+    """Everything that the table says about the pictures, for a digest."""
+    said = [pictures.names.tolist(), pictures.labels, pictures.groups]
+    plain = [None if part is None else list(map(str, part)) for part in said]
+    return hashlib.sha256(json.dumps(plain).encode()).digest()
+
+
+def _model_folders(given: Path) -> tuple[Path, Path | None]:
+    """The explainer's folder and the evaluator's, from either it or the output around it."""
+    model = given / "model" if (given / "model" / "config.json").is_file() else given
+    evaluator = model.parent / "evaluator"
+    return model, evaluator if (evaluator / "config.json").is_file() else None
+
+
+def _saved_reading(model: Path) -> dict[str, Any]:
+    """How the model's pictures were made one size; nothing if it was saved without."""
+    try:
+        content = json.loads((model / _READING).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    fits = isinstance(content, dict) and content.get("fit") in FITS
+    return {"fit": content["fit"]} if fits else {}
+
+
+# ---------------------------------------------------------------------- what is said and written
+
+
+def _explained(
+    pictures: PictureFolder,
+    rows: NDArray[np.int64],
+    explanation: Explanation,
+    evaluator: EvalX | None,
+    classes: Sequence[Any] = (),
+) -> Explained:
+    if evaluator is None:
+        return Explained(pictures, rows, explanation, np.array(classes), None, None)
+    images = pictures.images.take(rows)
+    return Explained(
+        pictures,
+        rows,
+        explanation,
+        evaluator.classes_,
+        evaluator.predict_proba(images, explanation.masks),
+        evaluator.predict_proba(images),
+    )
+
+
+def _write(
+    part: Path,
+    explained: Explained,
+    results: dict[str, Any],
+    title: str,
+    lead: list[str],
+    seed: int,
+) -> None:
+    write_all(part, explained)
+    results["study_cases"] = write_study(part, explained, most=STUDY_CASES, seed=seed)
+    write_page(part, explained, title, [*lead, "Orange marks what is shown."], footer(results))
+    (part / "results.json").write_text(to_json(results), encoding="utf-8")
+
+
+def _about(pictures: PictureFolder, reading: Reading) -> dict[str, Any]:
+    plan = pictures.plan
+    return {
+        "pictures": {
+            "used": len(pictures.names),
+            "skipped": len(pictures.skipped),
+            "size": plan.size,
+            "channels": plan.channels,
+            "bits": 16 if plan.deep else 8,
+            "fit": plan.fit,
+            "group": reading.group,
+        }
+    }

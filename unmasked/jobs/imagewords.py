@@ -1,0 +1,131 @@
+"""What ``explain-images`` says: the summary, remarks and rows of ``results.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmasked.data.picture_folder import PictureFolder
+from unmasked.data.picturelabels import Skipped
+from unmasked.evaluation import EvalX, Scores
+from unmasked.explainers import RealX
+from unmasked.explanation import Explanation
+
+_MOST_NAMED = 10  # skipped pictures that are printed
+
+
+def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
+    text = skipped_sentences(pictures.skipped)
+    sizes = np.unique(pictures.sizes, axis=0)
+    plan = pictures.plan
+    if len(sizes) > 1 or sizes[0].tolist() != [plan.size, plan.size]:
+        how = (
+            "with their proportions kept and black around them"
+            if plan.fit == "pad"
+            else "cut to squares from the middle"
+        )
+        text.append(f"Pictures were brought to {plan.size} × {plan.size} pixels, {how}.")
+    if group is None:
+        text.append(
+            "Nothing says whose pictures these are: if somebody has several, they may be in "
+            "training and in testing, and the figures are too good; name the column with --group."
+        )
+    return text
+
+
+def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
+    text = [str(one) for one in skipped[:_MOST_NAMED]]
+    more = len(skipped) - _MOST_NAMED
+    if more > 0:
+        text.append(f"{more:,} more pictures were skipped; results.json lists them all.")
+    return text
+
+
+def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> list[str]:
+    """What was found, in plain words."""
+    features = explanation.masks.shape[1]
+    rows = scores.rows
+    text = [
+        f"For each test picture REAL-X shows {explanation.sizes.mean():.1f} of the {features} "
+        f"superpixels on average ({explanation.fraction:.0%}), at λ = {explainer.sparsity_:g}.",
+        "From those alone EVAL-X, a model of its own that never saw these selections, tells the "
+        f"classes with AUROC {scores['eauroc']} and accuracy {scores['eacc']}; from everything "
+        f"with {rows['everything']['eauroc'].value:.3f} and "
+        f"{rows['everything']['eacc'].value:.3f}, from random superpixels of the same number with "
+        f"{rows['random']['eauroc'].value:.3f} and {rows['random']['eacc'].value:.3f}.",
+        _verdict(scores),
+    ]
+    if not explanation.masks.any():
+        text.append("Nothing is shown in any picture: the price λ is too high for these.")
+    if explainer.interrupted_:
+        text.append("Training was interrupted, so these are the results of a shorter run.")
+    return text + scores.remarks
+
+
+def _verdict(scores: Scores) -> str:
+    """Is what is shown more informative than chance? By log-likelihood, paired over pictures."""
+    gain = scores.over_random["eloglik"]
+    interval = f"[{gain.low:.3f}, {gain.high:.3f}]"
+    if gain.low > 0:
+        return (
+            "The selections say more about the label than random ones: by "
+            f"{gain.value:.3f} nats a picture {interval}."
+        )
+    return (
+        "The selections could not be told from random ones of the same sizes (difference "
+        f"{gain.value:.3f} nats a picture {interval}): do not rely on them."
+    )
+
+
+def summary_of_new(explanation: Explanation, scores: Scores | None) -> list[str]:
+    rows, features = explanation.masks.shape
+    text = [
+        f"{rows:,} pictures explained; each shows {explanation.sizes.mean():.1f} of the {features} "
+        "superpixels on average."
+    ]
+    if scores is None:
+        return [*text, "They were not evaluated: that needs their true labels (--labels)."]
+    text.append(
+        f"EVAL-X tells the classes from what is shown with AUROC {scores['eauroc']} and accuracy "
+        f"{scores['eacc']}; from everything with "
+        f"{scores.rows['everything']['eauroc'].value:.3f} and "
+        f"{scores.rows['everything']['eacc'].value:.3f}."
+    )
+    return [*text, _verdict(scores), *scores.remarks]
+
+
+def result_rows(
+    folder: Path,
+    explainer: RealX,
+    evaluator: EvalX,
+    explanation: Explanation,
+    scores: Scores,
+    test: tuple[Any, Any],
+    seed: int,
+) -> list[dict[str, Any]]:
+    shown = {"explanation": explanation.fraction, "random": explanation.fraction}
+    rows = []
+    for name, method in (
+        ("explanation", "REAL-X"),
+        ("random", "random masks"),
+        ("everything", "everything shown"),
+        ("nothing", "nothing shown"),
+    ):
+        fraction = shown.get(name, 1.0 if name == "everything" else 0.0)
+        row: dict[str, Any] = {
+            "dataset": folder.name,
+            "seed": seed,
+            "chosen": True,
+            "method": method,
+            "setting": {},
+            "metrics": {"fraction": fraction, **scores.figures(name)},
+        }
+        if name == "explanation":
+            row["setting"] = {"sparsity": explainer.sparsity_}
+            row["metrics"]["acc"] = float(explainer.score(*test))
+            row["seconds"] = {"fit": explainer.seconds_, "fit_evaluator": evaluator.seconds_}
+        rows.append(row)
+    return rows
