@@ -1,0 +1,185 @@
+"""The commands of a reader study as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+from small_studies import LiveServer, small_study, write_sources
+from typer.testing import CliRunner
+
+from unmasked.cli import app
+from unmasked.study.folder import read_study
+from unmasked.study.guard import form_token
+from unmasked.study.serving import free_port
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def run(*arguments: object, code: int = 0):
+    done = CliRunner().invoke(app, ["study", *map(str, arguments)])
+    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
+    return done
+
+
+def refused(*arguments: object) -> str:
+    """The one sentence that a user error gets."""
+    done = run(*arguments, code=2)
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    assert done.stdout == ""
+    return lines[0]
+
+
+def test_from_images_to_a_report(tmp_path):
+    """create, serve in a real process, answer over HTTP, links, close, analyse."""
+    write_sources(tmp_path / "run" / "study", 4)
+    folder = tmp_path / "readers"
+    port = free_port("127.0.0.1", 8800)
+    url = f"http://127.0.0.1:{port}"
+    text = tmp_path / "instructions.txt"
+    text.write_text("Look closely.\n\nTake your time.")
+    made = run(
+        "create", folder, "--from", tmp_path / "run", "--cases", 3, "--reader", "Ann",
+        "--reader", "Bo", "--url", url, "--title", "Hearts", "--instructions", text,
+        "--methods", "REAL-X,L2X,INVASE",
+    ).stdout  # fmt: skip
+    assert "3 cases, 3 methods, 2 readers" in made
+    links = dict(re.findall(r"^(Ann|Bo|owner): (\S+)$", made, re.M))
+    server = LiveServer(folder, port)
+    try:
+        page = httpx.get(links["Ann"]).text
+        assert "Hearts" in page
+        assert "Take your time." in page
+        study = read_study(folder)
+        for r, name in enumerate(("Ann", "Bo")):
+            headers = {"content-type": "application/json"}
+            headers["x-study-form"] = form_token(links[name].rsplit("/", 1)[1])
+            for case in study.readers[r].cases:
+                body = {"places": [1, 2, 2], "sufficient": None, "remark": "", "base": 0}
+                reply = httpx.put(
+                    f"{links[name]}/answer/{case.id}",
+                    json={**body, "change": "some change"},
+                    headers=headers,
+                )
+                assert reply.status_code == 200
+        assert "revoked" in run("links", folder, "--reader", "Bo", "--revoke").stdout
+        assert httpx.get(links["Bo"]).status_code == 403
+        renewed = run("links", folder, "--reader", "Bo", "--url", url).stdout
+        assert httpx.get(renewed.split()[-1]).status_code == 200
+        assert httpx.get(links["owner"]).status_code == 200
+        run("close", folder)
+        assert "finished" in httpx.get(links["Ann"]).text
+    finally:
+        server.stop()
+    done = run("analyse", folder, "--draws", 200)
+    assert "Friedman" in done.stdout
+    assert (tmp_path / "readers-analysis" / "report.html").exists()
+    results = json.loads(run("analyse", folder, "--draws", 200, "--json").stdout)
+    assert results["missing"][-1]["missing_sufficiency"] == 6
+    assert run("analyse", folder, "--draws", 200, "--quiet").stdout == ""
+
+
+def test_bad_input_gets_one_sentence(tmp_path):
+    made = small_study(tmp_path)
+    manifest = tmp_path / "sources" / "manifest.csv"
+    new = tmp_path / "new"
+    assert "--manifest or --from" in refused("create", new)
+    assert "study/manifest.csv" in refused("create", new, "--from", tmp_path)
+    assert "does not exist" in refused("create", new, "--manifest", tmp_path / "no.csv")
+    assert "from 1 to the 4 cases" in refused("create", new, "--manifest", manifest, "--cases", 9)
+    assert "exists already" in refused("create", made.folder, "--manifest", manifest)
+    assert "'LIME'" in refused("create", new, "--manifest", manifest, "--methods", "L2X,LIME")
+    absent = tmp_path / "absent.txt"
+    assert "--instructions" in refused(
+        "create", new, "--manifest", manifest, "--instructions", absent
+    )
+    assert not new.exists()
+    assert "study create" in refused("serve", tmp_path)
+    assert "'Cy'" in refused("links", made.folder, "--reader", "Cy")
+    assert "at least one case" in refused("analyse", made.folder)
+    assert not (tmp_path / "study-analysis").exists()
+    assert "from 0.5" in refused("power", "--effect", 0.2)
+    assert "--readers" in refused("power", "--effect", 0.7, "--readers", "two")
+    picture = next((made.folder / "pictures").iterdir())
+    picture.write_bytes(b"edited")
+    for command in ("serve", "analyse", "links", "close"):
+        assert picture.name in refused(command, made.folder)
+
+
+def test_a_port_in_use_names_the_next_free_one(tmp_path):
+    made = small_study(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        text = refused("serve", made.folder, "--port", port)
+        named = int(re.search(r"--port (\d+)\.$", text).group(1))
+        assert named > port
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", named))
+    assert "cannot" in refused("serve", made.folder, "--host", "192.0.2.1")
+
+
+def test_databases_that_cannot_be_opened(tmp_path):
+    made = small_study(tmp_path)
+    database = made.folder / "answers.sqlite"
+    kept = database.read_bytes()
+    database.write_bytes(b"no database " * 100)
+    assert "cannot be opened" in refused("serve", made.folder)
+    database.unlink()
+    assert "no such file" in refused("serve", made.folder)
+    other = small_study(tmp_path / "other", secret=bytes(32))
+    shutil.copy(other.folder / "answers.sqlite", database)
+    assert "another study" in refused("serve", made.folder)
+    database.write_bytes(kept)
+    run("links", made.folder)
+
+
+def test_power_says_how_many_are_needed():
+    text = run("power", "--effect", 0.9, "--readers", "1,2", "--studies", 200).stdout
+    assert re.search(r"^1 reader: \d+ cases for a power of 0.8$", text, re.M)
+    data = json.loads(run("power", "--effect", 0.9, "--readers", "2", "--studies", 200,
+                          "--json").stdout)  # fmt: skip
+    assert data["cases"]["2"] <= 40
+    weak = run("power", "--effect", 0.5, "--readers", "1", "--studies", 100).stdout
+    assert "1 reader: more than 400 cases" in weak
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_demo_prints_two_links_and_serves_them(tmp_path_factory, again):
+    folder = tmp_path_factory.getbasetemp() / "demo-study"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unmasked", "study", "demo", "--out", str(folder), "--cases", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        links = [process.stdout.readline().strip() for _ in range(2)]
+        for link in links:
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/r/[\w-]{43}", link)
+            assert httpx.get(link).status_code == 200
+        assert links[0] != links[1]
+        assert httpx.get(links[0] + "/case/2").status_code == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    assert out == ""  # two lines, no more
+    assert process.returncode in (0, 130)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    assert 'pip install "unmasked[study]"' in refused("serve", tmp_path)
+    assert 'pip install "unmasked[study]"' in refused("demo", "--out", tmp_path / "demo")

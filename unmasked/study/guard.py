@@ -1,0 +1,193 @@
+"""What stands before every request: hosts, sizes, rates; and the headers of every reply."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from threading import Lock
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_log = logging.getLogger("unmasked.study")
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; "
+        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",  # images of patients do not stay on a shared computer
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of what is let through."""
+
+    body: int = 16_384
+    """Bytes of a request's content, and of its head."""
+    burst: int = 600
+    """Requests at once from one address; a case takes about ten."""
+    rate: float = 60.0
+    """Requests a second from one address, after the burst."""
+    wrong_burst: int = 20
+    """Links that do not exist, at once from one address."""
+    wrong_rate: float = 0.2
+    """The same a second, after the burst."""
+
+
+@dataclass
+class Buckets:
+    """A token bucket for each address: ``burst`` at once, then ``rate`` a second."""
+
+    burst: float
+    rate: float
+    clock: Callable[[], float] = time.monotonic
+    most: int = 10_000
+    _levels: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def take(self, address: str) -> bool:
+        """Whether one more is let through."""
+        with self._lock:
+            moment = self.clock()
+            level, before = self._levels.pop(address, (self.burst, moment))
+            level = min(self.burst, level + (moment - before) * self.rate)
+            allowed = level >= 1
+            self._levels[address] = (level - 1 if allowed else level, moment)
+            if len(self._levels) > self.most:  # the address that was longest silent
+                self._levels.popitem(last=False)
+            return allowed
+
+
+class Guard:
+    """Lets through what is within the limits; puts the same headers on every reply."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], limits: Limits) -> None:
+        self.app, self.hosts, self.limits = app, hosts, limits
+        self.rates = Buckets(limits.burst, limits.rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        started = False
+
+        async def with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refused = self._refuse(scope)
+        if refused is not None:
+            await refused(scope, receive, with_headers)
+            return
+        body = await self._body(receive)
+        if body is None:
+            await _plain(413, f"A request may have {self.limits.body} bytes.")(
+                scope, receive, with_headers
+            )
+            return
+        sent = False
+
+        async def replay() -> Message:
+            nonlocal sent
+            if sent:
+                return await receive()
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        try:
+            await self.app(scope, replay, with_headers)
+        except Exception:
+            _log.exception("a request failed")
+            if not started:
+                await _plain(500, "Something went wrong; nothing was changed.")(
+                    scope, receive, with_headers
+                )
+
+    def _refuse(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        name = _name(headers.get("host", ""))
+        if name not in self.hosts and not _is_address(name):
+            return _plain(400, "This name is not served here.")
+        if not self.rates.take(address(scope)):
+            return _plain(429, "Too many requests; wait a moment.")
+        head = len(scope["path"]) + len(scope["query_string"])
+        head += sum(len(name) + len(value) for name, value in scope["headers"])
+        if head > self.limits.body:
+            return _plain(431, f"A request's head may have {self.limits.body} bytes.")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self.limits.body:
+            return _plain(413, f"A request may have {self.limits.body} bytes.")
+        return None
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The whole body; None if it is too large, whatever its header says."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return b"".join(parts)
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self.limits.body:
+                return None
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+
+def form_token(secret: str) -> str:
+    """What a page must send back with every change. It follows from the link's secret, which other
+    sites do not know, so pages stay valid when the server starts anew."""
+    return hmac.digest(secret.encode("utf-8", "replace"), b"form", "sha256").hex()
+
+
+def same_origin(headers: Headers) -> bool:
+    """Whether a request that changes something comes from a page of this server."""
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        return False
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers.get("host", "")
+
+
+def address(scope: Scope) -> str:
+    """Who asks."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _name(host: str) -> str:
+    """A host without its port."""
+    return host.rsplit("]", 1)[0] + "]" if host.startswith("[") else host.rsplit(":", 1)[0]
+
+
+def _is_address(name: str) -> bool:
+    """Whether a host is a number: no name, so no foreign name that was made to point here."""
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(status: int, text: str) -> PlainTextResponse:
+    return PlainTextResponse(text + "\n", status)

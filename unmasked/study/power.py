@@ -1,0 +1,149 @@
+"""``unmasked study power``: how many cases and readers a study needs, by simulation.
+
+::
+
+    utility of method j in case i for reader r  =  d_j + √ρ · a_ij + √(1 − ρ) · e_ijr
+
+with independent normal a and e. The best method's d is such that a reader prefers it to any other
+one in a share ``effect`` of cases: d = √2 · Φ⁻¹(effect); all others have d = 0. ρ is what readers
+see alike beyond that. Options whose utilities differ by less than a threshold are tied.
+
+A study *succeeds* when the best method differs from every other one (Wilcoxon's test over cases,
+Holm's correction over all pairs).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2, norm
+
+from unmasked.errors import InputError
+from unmasked.study.ranking import Floats, friedman_statistic, holm, mid_ranks, signed_rank_p
+
+CASES = (5, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 300, 400)
+_AT_ONCE = 2_000_000  # numbers
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is supposed about methods and readers."""
+
+    effect: float
+    methods: int = 4
+    agreement: float = 0.5
+    ties: float = 0.1
+    """The share of pairs of equally good options that a reader ties."""
+    level: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.effect < 1:
+            raise InputError(
+                "--effect must be the share of cases in which a reader prefers the best method to "
+                f"another, from 0.5 (no effect) to below 1, but is {self.effect:g}."
+            )
+        if not 2 <= self.methods <= 8:
+            raise InputError(f"--methods must be from 2 to 8 but is {self.methods}.")
+        for name in ("agreement", "ties"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise InputError(f"--{name} must be from 0 to below 1 but is {value:g}.")
+        if not 0 < self.level < 0.5:
+            raise InputError(f"--level must be above 0 and below 0.5 but is {self.level:g}.")
+
+
+@dataclass(frozen=True)
+class Power:
+    """How often a study of this size succeeds."""
+
+    readers: int
+    cases: int
+    power: float
+    se: float
+    friedman: float
+    """How often Friedman's test finds any difference."""
+
+
+def simulate(
+    design: Design, cases: int, readers: int, studies: int, rng: np.random.Generator
+) -> Floats:
+    """Places (studies, readers, cases, methods) that simulated readers give."""
+    shape = (studies, readers, cases, design.methods)
+    seen = rng.standard_normal((studies, 1, cases, design.methods))
+    own = rng.standard_normal(shape)
+    utility = np.sqrt(design.agreement) * seen + np.sqrt(1 - design.agreement) * own
+    utility[..., 0] += np.sqrt(2) * norm.ppf(design.effect)
+    return with_ties(utility, np.sqrt(2) * norm.ppf(0.5 + design.ties / 2))
+
+
+def with_ties(utility: Floats, threshold: float) -> Floats:
+    """Places along the last axis, best first: an option that is within ``threshold`` of the next
+    better one shares its place.
+
+    >>> with_ties(np.array([3.0, 1.0, 2.9, 0.0]), 0.5)
+    array([1., 2., 1., 3.])
+    """
+    order = np.argsort(-utility, axis=-1)
+    ordered = np.take_along_axis(utility, order, -1)
+    steps = (ordered[..., :-1] - ordered[..., 1:]) >= threshold
+    first = np.ones((*utility.shape[:-1], 1))
+    places = np.concatenate([first, 1 + np.cumsum(steps, -1)], -1)
+    result = np.empty_like(utility)
+    np.put_along_axis(result, order, places, -1)
+    return result
+
+
+def power_of(
+    design: Design, cases: int, readers: int, *, studies: int = 1000, seed: int = 0
+) -> Power:
+    """How often a study of this size succeeds, from ``studies`` simulated ones."""
+    rng = np.random.default_rng([seed, cases, readers])
+    pairs = list(itertools.combinations(range(design.methods), 2))
+    with_best = [i for i, (a, _) in enumerate(pairs) if a == 0]
+    most = max(1, _AT_ONCE // (cases * readers * design.methods))
+    succeeded, differ = 0, 0
+    for start in range(0, studies, most):
+        count = min(most, studies - start)
+        places = simulate(design, cases, readers, count, rng)
+        means = mid_ranks(places).mean(1)  # (studies, cases, methods)
+        p = np.stack([signed_rank_p(means[..., a] - means[..., b]) for a, b in pairs], -1)
+        better = means[..., 0].mean(-1)[:, None] < means[..., 1:].mean(-2)
+        sure = (holm(p)[:, with_best] < design.level) & better
+        succeeded += int(sure.all(-1).sum())
+        tested = chi2.sf(friedman_statistic(means), design.methods - 1)
+        differ += int((tested < design.level).sum())
+    share = succeeded / studies
+    error = float(np.sqrt(share * (1 - share) / studies))
+    return Power(readers, cases, share, error, differ / studies)
+
+
+def power_table(
+    design: Design,
+    readers: Sequence[int],
+    *,
+    cases: Sequence[int] = CASES,
+    wanted: float = 0.8,
+    studies: int = 1000,
+    seed: int = 0,
+) -> list[Power]:
+    """Power for each number of readers, up to the first number of cases that has what is wanted."""
+    rows = []
+    for number in readers:
+        for size in sorted(cases):
+            rows.append(power_of(design, size, number, studies=studies, seed=seed))
+            if rows[-1].power >= wanted:
+                break
+    return rows
+
+
+def needed(rows: Sequence[Power], wanted: float) -> dict[int, int | None]:
+    """{readers: fewest cases with the wanted power, or None if no number tried suffices}."""
+    result: dict[int, int | None] = {}
+    for row in rows:
+        result.setdefault(row.readers, None)
+        if row.power >= wanted and result[row.readers] is None:
+            result[row.readers] = row.cases
+    return result

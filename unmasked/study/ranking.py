@@ -1,0 +1,154 @@
+"""Statistics of rankings: blocks are cases, and so are the clusters of the bootstrap.
+
+Shapes: (…, cases, methods); leading axes are independent repetitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm, rankdata, wilcoxon
+
+Floats = NDArray[np.float64]
+
+
+def shared_ranks(places: NDArray[Any]) -> Floats:
+    """Ranks along the last axis; ties share the better place, as in the paper's table.
+
+    >>> shared_ranks(np.array([1, 1, 2, 3]))
+    array([1., 1., 3., 4.])
+    """
+    result: Floats = rankdata(places, method="min", axis=-1).astype(float)
+    return result
+
+
+def mid_ranks(places: NDArray[Any]) -> Floats:
+    """Ranks along the last axis; ties share the mean of their places, so that sums stay the same.
+
+    >>> mid_ranks(np.array([1, 1, 2, 3]))
+    array([1.5, 1.5, 3. , 4. ])
+    """
+    result: Floats = rankdata(places, method="average", axis=-1)
+    return result
+
+
+@dataclass(frozen=True)
+class Test:
+    """A statistic, its p-value, and how many blocks it rests on."""
+
+    __test__ = False  # for pytest: this is none of its tests
+    statistic: float
+    p: float
+    blocks: int
+
+
+def friedman_statistic(values: NDArray[Any]) -> Floats:
+    """Friedman's χ² with its correction for ties, (…, cases, methods) -> (…).
+
+        χ² = (k − 1) Σ_j (R_j − n (k + 1) / 2)² / (Σ_ij r_ij² − n k (k + 1)² / 4)
+
+    where R_j is the sum of method j's mid-ranks r_ij. It is 0 where every case is one tie.
+    """
+    ranks = mid_ranks(values)
+    cases, methods = ranks.shape[-2:]
+    sums = ranks.sum(-2)
+    between = ((sums - cases * (methods + 1) / 2) ** 2).sum(-1)
+    within = (ranks**2).sum((-2, -1)) - cases * methods * (methods + 1) ** 2 / 4
+    result: Floats = np.divide(
+        (methods - 1) * between, within, out=np.zeros_like(between), where=within > 1e-9
+    )
+    return result
+
+
+def friedman(values: Floats) -> Test:
+    """Friedman's test of (cases, methods): are all methods ranked alike?"""
+    cases, methods = values.shape
+    if cases == 0:
+        return Test(float("nan"), float("nan"), 0)
+    statistic = float(friedman_statistic(values))
+    return Test(statistic, float(chi2.sf(statistic, methods - 1)), cases)
+
+
+def signed_rank(differences: Floats) -> Test:
+    """Wilcoxon's signed-rank test of (cases,) differences, by SciPy.
+
+    Cases without a difference are left out; where no other is left, p is 1.
+    """
+    cases = len(differences)
+    if not np.any(differences):
+        return Test(0.0, 1.0 if cases else float("nan"), cases)
+    done = wilcoxon(differences)
+    return Test(float(done.statistic), float(done.pvalue), cases)
+
+
+def signed_rank_p(differences: Floats) -> Floats:
+    """The same for many repetitions at once, (…, cases) -> (…), by the normal approximation.
+
+        z = Σ sign(d_i) r_i / √(Σ r_i²)
+
+    where r_i are the mid-ranks of |d_i| among those that are not 0.
+    """
+    size = np.abs(differences)
+    zero = size < 1e-12
+    ranks = rankdata(np.where(zero, 0.0, size), axis=-1) - zero.sum(-1, keepdims=True)
+    ranks = np.where(zero, 0.0, ranks)
+    spread = np.sqrt((ranks**2).sum(-1))
+    signed = (np.sign(differences) * ranks).sum(-1)
+    z = np.divide(signed, spread, out=np.zeros_like(signed), where=spread > 0)
+    result: Floats = 2 * norm.sf(np.abs(z))
+    return result
+
+
+def holm(p: NDArray[Any]) -> Floats:
+    """Holm's correction along the last axis: p-values that hold for all comparisons together.
+
+    >>> holm(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.06, 0.06])
+    """
+    p = np.asarray(p, dtype=float)
+    order = np.argsort(p, axis=-1)
+    factors = np.arange(p.shape[-1], 0, -1)
+    steps = np.maximum.accumulate(factors * np.take_along_axis(p, order, -1), axis=-1)
+    result = np.empty_like(p)
+    np.put_along_axis(result, order, np.minimum(steps, 1.0), -1)
+    return result
+
+
+def resampled(sums: Floats, counts: Floats, draws: int, seed: int) -> Floats:
+    """Bootstrap by cases: means of (draws, …) samples of whole cases, drawn with replacement.
+
+    ``sums`` (cases, …) are sums over a case's ratings and ``counts`` (cases, …) how many they are.
+    """
+    cases = len(sums)
+    weights = np.random.default_rng(seed).multinomial(cases, np.full(cases, 1 / cases), draws)
+    top, bottom = np.tensordot(weights, sums, 1), np.tensordot(weights, counts, 1)
+    result: Floats = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
+    return result
+
+
+def interval(samples: Floats) -> tuple[Floats, Floats]:
+    """The middle 95% of bootstrap samples along the first axis."""
+    if not len(samples) or np.isnan(samples).all():
+        return np.full(samples.shape[1:], np.nan), np.full(samples.shape[1:], np.nan)
+    quantile = np.nanquantile if np.isnan(samples).any() else np.quantile  # the first is slow
+    low, high = quantile(samples, [0.025, 0.975], axis=0)
+    return low, high
+
+
+def wilson(yes: int, of: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a rate.
+
+    >>> low, high = wilson(0, 10)
+    >>> f"{low:.3f} {high:.3f}"
+    '0.000 0.278'
+    """
+    if of == 0:
+        return float("nan"), float("nan")
+    z = float(norm.ppf(0.975))
+    rate, share = yes / of, z * z / of
+    middle = (rate + share / 2) / (1 + share)
+    half = z * np.sqrt(rate * (1 - rate) / of + share / (4 * of)) / (1 + share)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))

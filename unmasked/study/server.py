@@ -1,0 +1,242 @@
+"""The web application that readers use. It opens the study's folder and database, never the key."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+from pathlib import Path
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from sqlalchemy.exc import DBAPIError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from unmasked.errors import InputError, SavedError
+from unmasked.study.answers import LETTERS, LONGEST_REMARK, Answer, in_words, ordinal
+from unmasked.study.database import Conflict, Database, Finished
+from unmasked.study.folder import Study
+from unmasked.study.guard import Buckets, Guard, Limits, form_token
+from unmasked.study.owner import add_owner_pages
+from unmasked.study.visitors import Reading, check_change, page, visit
+
+HERE = Path(__file__).parent
+SCRIPTS = ("case.js", "looking.js", "page.js", "parts.js", "ranking.js", "saving.js")
+STATIC = {"study.css": "text/css", "icon.svg": "image/svg+xml"}
+STATIC |= dict.fromkeys(SCRIPTS, "text/javascript")
+_log = logging.getLogger("unmasked.study")
+
+FRONT = "A study is open on this computer. Use the personal link that you were sent to take part."
+NOT_SAVED = (
+    "Nothing was saved: the computer that runs the study cannot write the answer (its disk may be "
+    "full). Your answers stay on this page, which keeps trying."
+)
+
+
+def make_app(
+    study: Study, database: Database, hosts: frozenset[str], limits: Limits | None = None
+) -> FastAPI:
+    """The application of one study; ``hosts`` are the names by which it may be called,
+    beside plain addresses."""
+    limits = limits or Limits()
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.study, app.state.database = study, database
+    app.state.pages = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    app.state.pages.globals |= {"study": study, "letters": LETTERS, "ordinal": ordinal}
+    app.state.wrong = Buckets(limits.wrong_burst, limits.wrong_rate)
+    app.add_middleware(Guard, hosts=hosts, limits=limits)
+    _add_errors(app)
+    _add_pages(app)
+    _add_changes(app)
+    add_owner_pages(app)
+    return app
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def _add_pages(app: FastAPI) -> None:
+    study: Study = app.state.study
+    database: Database = app.state.database
+
+    @app.get("/")
+    def front(request: Request) -> Response:
+        return page(request, "message.html", heading="A reader study", text=FRONT)
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        if name not in STATIC:
+            raise HTTPException(404)
+        return Response((HERE / "static" / name).read_bytes(), media_type=STATIC[name])
+
+    @app.get("/r/{secret}")
+    def welcome(request: Request, reading: Reading) -> Response:
+        if database.over(reading.number):
+            return page(request, "done.html", visit=reading)
+        return page(request, "welcome.html", visit=reading)
+
+    @app.get("/r/{secret}/case/{number}")
+    def case(request: Request, reading: Reading, number: int) -> Response:
+        if database.over(reading.number):
+            return RedirectResponse(reading.root, 303)
+        if not 1 <= number <= len(reading.reader.cases):
+            raise HTTPException(404)
+        shown = reading.reader.cases[number - 1]
+        return page(
+            request,
+            "case.html",
+            visit=reading,
+            case=shown,
+            number=number,
+            answer=reading.answers.get(shown.id) or Answer.empty(study.options),
+            base=reading.bases.get(shown.id, 0),
+            form=form_token(reading.secret),
+            longest=LONGEST_REMARK,
+        )
+
+    @app.get("/r/{secret}/review")
+    def review(request: Request, reading: Reading) -> Response:
+        if database.over(reading.number):
+            return RedirectResponse(reading.root, 303)
+        rows = [
+            {
+                "status": reading.status(case),
+                "words": in_words(reading.answers[case.id].places)
+                if case.id in reading.answers
+                else "",
+            }
+            for case in reading.reader.cases
+        ]
+        form = form_token(reading.secret)
+        return page(request, "review.html", visit=reading, rows=rows, form=form)
+
+    @app.get("/r/{secret}/pause")
+    def pause(request: Request, reading: Reading) -> Response:
+        return page(request, "pause.html", visit=reading)
+
+    @app.get("/r/{secret}/answers.csv")
+    def answers(reading: Reading) -> Response:
+        """A reader's own copy, with the letters that this reader saw."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(["case", "option", "place", "sufficient", "remark"])
+        for number, case in enumerate(reading.reader.cases, 1):
+            answer = reading.answers.get(case.id, Answer.empty(study.options))
+            for i, place in enumerate(answer.places):
+                said = "" if answer.sufficient is None else ("no", "yes")[answer.sufficient[i]]
+                writer.writerow([number, LETTERS[i], place or "", said, _cell(answer.remark)])
+        return Response(
+            text.getvalue(),
+            media_type="text/csv",
+            headers={"content-disposition": 'attachment; filename="my-answers.csv"'},
+        )
+
+    @app.get("/r/{secret}/picture/{identifier}")
+    def picture(reading: Reading, identifier: str) -> Response:
+        """A picture of one of this reader's own cases."""
+        own = {case.image for case in reading.reader.cases}
+        for shown in reading.reader.cases:
+            for option in shown.options:
+                own |= {option.over, option.hide}
+        if identifier not in own:
+            raise HTTPException(404)
+        return Response(study.picture(study.pictures[identifier]), media_type="image/png")
+
+
+def _cell(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula."""
+    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+# ---------------------------------------------------------------------- changes
+
+
+def _add_changes(app: FastAPI) -> None:
+    study: Study = app.state.study
+    database: Database = app.state.database
+
+    @app.put("/r/{secret}/answer/{case}")
+    async def answer(request: Request, secret: str, case: str) -> Response:
+        body = await request.body()
+        return await run_in_threadpool(_save, request, secret, case, body)
+
+    def _save(request: Request, secret: str, case: str, body: bytes) -> Response:
+        reading = visit(request, secret)
+        check_change(request, secret)
+        if reading.reader.number(case) is None:
+            raise HTTPException(403, "This is not one of your cases.")
+        try:
+            data = json.loads(body)
+            given = Answer.parse(data, study.options)
+            base, change = data.get("base"), data.get("change")
+            if type(base) is not int or not isinstance(change, str) or not 8 <= len(change) <= 64:
+                raise InputError("an answer must say what it is based on; reload the page.")
+        except (ValueError, RecursionError) as error:
+            text = str(error) if isinstance(error, InputError) else "an answer must be JSON."
+            raise HTTPException(422, text) from None
+        try:
+            record = database.save_answer(
+                reading.number, case, json.loads(given.to_json()), base=base, change=change
+            )
+        except Finished:
+            raise HTTPException(
+                409, "Nothing was saved: the study is finished and cannot be changed any more."
+            ) from None
+        except Conflict:
+            raise HTTPException(
+                412,
+                "Nothing was saved: this case was changed in another window. Reload the page to "
+                "see the answer that counts.",
+            ) from None
+        words = in_words(given.places)
+        return JSONResponse({"record": record.id, "time": record.time, "words": words})
+
+    @app.post("/r/{secret}/finish")
+    def finish(request: Request, reading: Reading) -> Response:
+        check_change(request, reading.secret)
+        database.finish(reading.number)
+        return JSONResponse({"next": reading.root})
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def _add_errors(app: FastAPI) -> None:
+    def reply(request: Request, status: int, text: str) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return JSONResponse({"error": text}, status)
+        return page(request, "message.html", status, heading="This cannot be shown", text=text)
+
+    @app.exception_handler(StarletteHTTPException)
+    def known(request: Request, error: StarletteHTTPException) -> Response:
+        text = "There is no such page." if error.status_code == 404 else str(error.detail)
+        return reply(request, error.status_code, text)
+
+    @app.exception_handler(DBAPIError)
+    def unsaved(request: Request, error: DBAPIError) -> Response:
+        _log.error("the database failed: %s", error.orig)
+        return reply(request, 507, NOT_SAVED)
+
+    @app.exception_handler(SavedError)
+    @app.exception_handler(OSError)
+    def damaged(request: Request, error: Exception) -> Response:
+        _log.error("%s", error)
+        return reply(
+            request,
+            500,
+            "The study's files were changed or cannot be read. Please tell the person who runs it.",
+        )
+
+    @app.exception_handler(RequestValidationError)
+    def malformed(request: Request, error: RequestValidationError) -> Response:
+        return reply(request, 404, "There is no such page.")

@@ -1,0 +1,105 @@
+"""Who is asking, and whether they may."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, HTTPException, Request
+from fastapi.responses import HTMLResponse
+
+from unmasked.study.answers import Answer
+from unmasked.study.folder import Reader, ReaderCase, Study
+from unmasked.study.guard import address, form_token, same_origin
+
+NO_LINK = "This link does not open a study. Ask the person who sent it to you for a new one."
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A reader at work, with all answers so far."""
+
+    number: int
+    reader: Reader
+    secret: str
+    answers: dict[str, Answer]
+    bases: dict[str, int]
+    """{case: number of its last record}."""
+
+    @property
+    def root(self) -> str:
+        """Where this reader's pages begin."""
+        return f"/r/{self.secret}"
+
+    def status(self, case: ReaderCase) -> str:
+        """complete, begun or open."""
+        answer = self.answers.get(case.id)
+        if answer is None:
+            return "open"
+        return "complete" if answer.complete else "begun"
+
+    @property
+    def done(self) -> int:
+        """How many cases are complete."""
+        return sum(self.status(case) == "complete" for case in self.reader.cases)
+
+    @property
+    def following(self) -> int:
+        """The number of the first case that is not complete, or of the last one."""
+        cases = enumerate(self.reader.cases, 1)
+        missing = (number for number, case in cases if self.status(case) != "complete")
+        return next(missing, len(self.reader.cases))
+
+
+def _link(request: Request, secret: str) -> int | None:
+    """The reader's number behind a secret, None for the owner; anything else is refused."""
+    link = request.app.state.database.link(secret)
+    if link is None:
+        if not request.app.state.wrong.take(address(request.scope)):
+            raise HTTPException(429, "Too many links that do not exist; wait a few minutes.")
+        raise HTTPException(403, NO_LINK)
+    return link.reader
+
+
+def visit(request: Request, secret: str) -> Visit:
+    """The reader whose personal link is used."""
+    number = _link(request, secret)
+    if number is None:
+        raise HTTPException(403, NO_LINK)
+    study: Study = request.app.state.study
+    records = request.app.state.database.answers(number)
+    answers = {
+        case: Answer.parse(json.loads(record.content), study.options)
+        for case, record in records.items()
+    }
+    bases = {case: record.id for case, record in records.items()}
+    return Visit(number, study.readers[number], secret, answers, bases)
+
+
+def owner(request: Request, secret: str) -> str:
+    """The owner's secret, if it is the owner's."""
+    if _link(request, secret) is not None:
+        raise HTTPException(403, NO_LINK)
+    if request.method not in ("GET", "HEAD"):
+        check_change(request, secret)
+    return secret
+
+
+def check_change(request: Request, secret: str) -> None:
+    """Refuse a change that does not come from a page of ours."""
+    sent = request.headers.get("x-study-form", "").encode()
+    typed = request.headers.get("content-type", "").partition(";")[0] == "application/json"
+    genuine = hmac.compare_digest(sent, form_token(secret).encode())
+    if not (genuine and typed and same_origin(request.headers)):
+        raise HTTPException(403, "This change did not come from a page of the study; reload it.")
+
+
+Reading = Annotated[Visit, Depends(visit)]
+Owning = Annotated[str, Depends(owner)]
+
+
+def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A rendered page."""
+    return HTMLResponse(request.app.state.pages.get_template(name).render(**values), status)
