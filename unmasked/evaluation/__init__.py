@@ -1,5 +1,6 @@
 """Evaluators of explanations."""
 
+from unmasked.evaluation.encoding import Encoding, encoding_test, network_encoding_test
 from unmasked.evaluation.evalx import EvalX
 from unmasked.evaluation.exact import ExactPosterior
 from unmasked.evaluation.posthoc import PostHoc
@@ -7,4 +8,14 @@ from unmasked.evaluation.roar import Roar
 from unmasked.evaluation.scores import Scores
 from unmasked.evaluation.subsets import SubsetCollection
 
-__all__ = ["EvalX", "ExactPosterior", "PostHoc", "Roar", "Scores", "SubsetCollection"]
+__all__ = [
+    "Encoding",
+    "EvalX",
+    "ExactPosterior",
+    "PostHoc",
+    "Roar",
+    "Scores",
+    "SubsetCollection",
+    "encoding_test",
+    "network_encoding_test",
+]

@@ -50,7 +50,7 @@ class Stability:
     @property
     def holds(self) -> NDArray[np.bool_]:
         """(rows,): whether the majority agrees on every feature of a row."""
-        return ~self.doubtful.any(1)
+        return np.logical_not(self.doubtful.any(1))
 
     @property
     def agreement(self) -> NDArray[np.float64]:
