@@ -10,13 +10,15 @@ import pytest
 import unmasked
 
 NAMES = [
-    "CNN", "L2X", "MLP", "BaseX", "Bernoulli", "Blur", "CoverageWarning", "DataWarning",
-    "DenseNet121", "EvalX", "ExactPosterior", "Explanation", "Full", "Groups", "ImageMean",
-    "InputError", "InterruptedWarning", "Invase", "MaskLaw", "Masker", "MemoryWarning",
+    "CNN", "L2X", "MLP", "AuditResult", "AuditSettings", "BaseX", "Bernoulli", "Blur",
+    "CoverageWarning", "DataWarning",
+    "DenseNet121", "Encoding", "EvalX", "ExactPosterior", "Explanation", "Full", "Groups",
+    "ImageMean", "InputError", "InterruptedWarning", "Invase", "MaskLaw", "Masker", "MemoryWarning",
     "MissingExtra", "MonaiUNet", "OutputError", "PostHoc", "RealX", "Roar", "SavedError",
     "Scores", "SetMLP", "Shift", "Stability", "SubsetCollection", "Superpixels", "Synthetic",
     "Token", "Training", "UNet", "UniformSize", "UnmaskedError", "UnmaskedWarning", "Zero",
-    "selection_quality", "stability", "synthetic",
+    "audit", "encoding_test", "network_encoding_test", "selection_quality", "stability",
+    "synthetic",
 ]  # fmt: skip
 
 

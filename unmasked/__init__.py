@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unmasked.auditing import AuditResult, AuditSettings, audit
     from unmasked.data import Synthetic, synthetic
     from unmasked.engine import Training
     from unmasked.errors import (
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
         UnmaskedWarning,
     )
     from unmasked.evaluation import (
+        Encoding,
         EvalX,
         ExactPosterior,
         PostHoc,
         Roar,
         Scores,
         SubsetCollection,
+        encoding_test,
+        network_encoding_test,
     )
     from unmasked.explainers import L2X, BaseX, Full, Invase, RealX, Stability, stability
     from unmasked.explanation import Explanation
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AuditResult": "auditing",
+    "AuditSettings": "auditing",
     "BaseX": "explainers",
     "Bernoulli": "masklaws",
     "Blur": "superpixels",
@@ -51,6 +57,7 @@ _HOME = {
     "CoverageWarning": "errors",
     "DataWarning": "errors",
     "DenseNet121": "imagenetworks",
+    "Encoding": "evaluation",
     "EvalX": "evaluation",
     "ExactPosterior": "evaluation",
     "Explanation": "explanation",
@@ -86,6 +93,9 @@ _HOME = {
     "UnmaskedError": "errors",
     "UnmaskedWarning": "errors",
     "Zero": "masking",
+    "audit": "auditing",
+    "encoding_test": "evaluation",
+    "network_encoding_test": "evaluation",
     "selection_quality": "metrics",
     "stability": "explainers",
     "synthetic": "data",
@@ -95,12 +105,15 @@ __all__ = [
     "CNN",
     "L2X",
     "MLP",
+    "AuditResult",
+    "AuditSettings",
     "BaseX",
     "Bernoulli",
     "Blur",
     "CoverageWarning",
     "DataWarning",
     "DenseNet121",
+    "Encoding",
     "EvalX",
     "ExactPosterior",
     "Explanation",
@@ -134,6 +147,9 @@ __all__ = [
     "UnmaskedError",
     "UnmaskedWarning",
     "Zero",
+    "audit",
+    "encoding_test",
+    "network_encoding_test",
     "selection_quality",
     "stability",
     "synthetic",

@@ -7,9 +7,12 @@ from typing import Annotated
 import typer
 
 from unmasked import __version__
+from unmasked.cli.audit import audit
 from unmasked.cli.demo import demo
 from unmasked.cli.explain import explain
+from unmasked.cli.explain_images import explain_images
 from unmasked.cli.reproduce import app as reproduce
+from unmasked.cli.study import app as study
 
 app = typer.Typer(
     name="unmasked",
@@ -36,7 +39,10 @@ def _main(
 
 app.command()(demo)
 app.command()(explain)
+app.command()(audit)
+app.command()(explain_images)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(study, name="study")
 
 
 def main() -> None:

@@ -1,0 +1,65 @@
+"""How far an audit is: one bar over its pieces, on a terminal or in a notebook."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from unmasked.engine.progress import Show
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+class Steps:
+    """Counts pieces of work and says which is going on; silent where nobody watches."""
+
+    def __init__(self, total: int, show: Show) -> None:
+        self._progress: Progress | None = None
+        if show == "auto":
+            show = sys.stderr.isatty() or "ipykernel" in sys.modules
+        if not show:
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("audit"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
+        )
+        self._task = self._progress.add_task("", total=total)
+
+    def __enter__(self) -> Steps:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def now(self, what: str) -> None:
+        """What is going on."""
+        if self._progress is not None:
+            self._progress.update(self._task, description=what)
+
+    def done(self) -> None:
+        """One piece more."""
+        if self._progress is not None:
+            self._progress.advance(self._task)

@@ -1,0 +1,262 @@
+"""`AuditResult`: what an audit found, as an object, a table, JSON, Markdown and a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmasked.auditing import verdicts
+from unmasked.auditing.health import Health
+from unmasked.auditing.others import NO_MODEL, POSTHOC_BLIND, ROAR_BLIND
+from unmasked.auditing.settings import AuditSettings
+from unmasked.auditing.table import AuditTable
+from unmasked.errors import InputError
+from unmasked.metrics import Interval
+
+if TYPE_CHECKING:
+    from unmasked.evaluation.encoding import Encoding
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Log-likelihood while features are shown (insertion) or hidden (deletion), most important
+    first; ``sizes`` says how many."""
+
+    sizes: tuple[int, ...]
+    insertion: list[Interval]
+    deletion: list[Interval]
+
+    def area(self, which: str) -> float:
+        """The mean height of a curve, over the fraction of features."""
+        heights = [point.value for point in getattr(self, which)]
+        return float(np.trapezoid(heights, self.sizes) / (self.sizes[-1] - self.sizes[0]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "sizes": list(self.sizes),
+            "insertion": [point.to_json() for point in self.insertion],
+            "deletion": [point.to_json() for point in self.deletion],
+            "insertion_area": self.area("insertion"),
+            "deletion_area": self.area("deletion"),
+        }
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Finding:
+    """One explanation's audit.
+
+    Attributes
+    ----------
+    name, source : its name, and that of what it was cut from; cut : {"top": k} of attributions.
+    encoding : the encoding test's `Encoding`. verdict, reason, encoding_nats : the same in short.
+    fidelity, fidelity_reason : how well what it shows informs, in a word and in a sentence.
+    room : how much better masks of the same sizes could be. metrics : figures with intervals.
+    """
+
+    name: str
+    source: str
+    cut: dict[str, int]
+    how: str
+    masks: NDArray[np.bool_]
+    encoding: Encoding
+    fidelity: str
+    fidelity_reason: str
+    room: str
+    metrics: dict[str, Interval]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """ "encodes", "no sign of encoding" or "cannot tell"."""
+        return self.encoding.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why, in a sentence."""
+        return self.encoding.reason
+
+    @property
+    def encoding_nats(self) -> Interval:
+        """What the choice of features says about y beyond the values shown."""
+        return Interval(self.encoding.nats, self.encoding.low, self.encoding.high)
+
+    @property
+    def headline(self) -> str:
+        """The explanation in a line."""
+        return verdicts.headline(self.name, self.verdict, self.fidelity)
+
+    @property
+    def answer(self) -> str:
+        """What a reader should take away, in plain words."""
+        return verdicts.answer(self.verdict, self.fidelity)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "cut": self.cut,
+            "matched": self.how,
+            "answer": self.answer,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "encoding_nats": self.encoding_nats.to_json(),
+            "encoding": self.encoding.to_dict(),
+            "fidelity": self.fidelity,
+            "fidelity_reason": self.fidelity_reason,
+            "room": self.room,
+            "metrics": {name: value.to_json() for name, value in self.metrics.items()},
+            "remarks": self.remarks,
+        }
+
+
+COLUMNS = {
+    "fraction": "shown",
+    "eauroc": "eAUROC",
+    "eacc": "eACC",
+    "eloglik": "log-likelihood",
+    "random_eloglik": "random masks",
+    "over_random_eloglik": "over random",
+    "below_best_eloglik": "below best found",
+    "roar_acc": "ROAR accuracy",
+    "posthoc_acc": "post-hoc accuracy",
+}
+"""The comparison's columns."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class AuditResult:
+    """What an audit found.
+
+    Attributes
+    ----------
+    explanations : a `Finding` for each, in order; ``result["name"]`` is one of them.
+    references : everything_* and nothing_* figures of the same evaluator and rows.
+    compared : for two explanations, the paired difference of their log-likelihoods.
+    health : how far the evaluator can be trusted. curves : insertion and deletion.
+    assumptions : what was taken for granted and how rows were matched.
+    """
+
+    explanations: list[Finding]
+    references: dict[str, Interval]
+    compared: dict[tuple[str, str], Interval]
+    ranking: list[str]
+    health: Health
+    curves: dict[str, Curve]
+    sampled: int
+    assumptions: list[str]
+    table: AuditTable
+    chances: dict[str, NDArray[Any]]
+    has_model: bool
+    settings: AuditSettings
+    random_state: int
+    seconds: float
+
+    def __getitem__(self, name: str) -> Finding:
+        for one in self.explanations:
+            if one.name == name:
+                return one
+        names = ", ".join(repr(one.name) for one in self.explanations)
+        raise InputError(f"there is no explanation {name!r} in this audit; there are {names}.")
+
+    @property
+    def summary(self) -> list[str]:
+        """The verdicts in words, then the evaluator's health."""
+        lines = [one.headline for one in self.explanations]
+        return [
+            *lines,
+            f"The evaluator is {self.health.verdict}: {'; '.join(self.health.reasons)}.",
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """What other measures cannot see."""
+        return [ROAR_BLIND, POSTHOC_BLIND if self.has_model else NO_MODEL]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each explanation: verdict, nats and the figures of the comparison."""
+        rows = {}
+        for one in self.explanations:
+            shown = {name: one.metrics[name].value for name in COLUMNS if name in one.metrics}
+            rows[one.name] = {
+                "verdict": one.verdict,
+                "encoding_nats": one.encoding.nats,
+                "fidelity": one.fidelity,
+                **shown,
+            }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: the content of results.json, without where it comes from."""
+        counts = np.bincount(self.table.label, minlength=len(self.table.classes))
+        return {
+            "audited_rows": len(self.table),
+            "features": [str(name) for name in self.table.frame.columns],
+            "classes": {
+                str(label): int(n) for label, n in zip(self.table.classes, counts, strict=True)
+            },
+            "summary": self.summary,
+            "explanations": [one.to_json() for one in self.explanations],
+            "references": {name: value.to_json() for name, value in self.references.items()},
+            "compared": [
+                {"left": a, "right": b, "eloglik": value.to_json()}
+                for (a, b), value in self.compared.items()
+            ],
+            "health": self.health.to_json(),
+            "curves": {name: curve.to_json() for name, curve in self.curves.items()},
+            "best_sample": self.sampled,
+            "assumptions": self.assumptions,
+            "notes": self.notes,
+            "settings": self.settings.to_json(),
+            "random_state": self.random_state,
+            "seconds": self.seconds,
+        }
+
+    def report(self, title: str = "Audit of explanations", command: str = "") -> str:
+        """The whole report as one self-contained HTML page."""
+        from unmasked.auditing.page import page
+        from unmasked.report.results import provenance
+
+        return page(self, title, provenance(command or "unmasked.audit(…)"))
+
+    def save(self, folder: str | Path, command: str = "unmasked.audit(…)") -> None:
+        """Write results.json, report.html and summary.md, all or none of them."""
+        from unmasked.auditing.page import markdown, page
+        from unmasked.report.results import all_or_nothing, prepare_folder, provenance, to_json
+
+        folder = Path(folder)
+        facts = provenance(command)
+        title = "Audit of " + ", ".join(one.name for one in self.explanations[:4])
+        prepare_folder(folder)
+        with all_or_nothing(folder) as part:
+            results = to_json({**facts, **self.to_json()})
+            (part / "results.json").write_text(results, encoding="utf-8")
+            (part / "report.html").write_text(page(self, title, facts), encoding="utf-8")
+            (part / "summary.md").write_text(markdown(self, title, facts), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return "\n".join([f"audit of {len(self.table):,} rows", *self.summary])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdicts and the comparison."""
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self.summary)
+        heads = ["", "verdict", "nats", *(t for n, t in COLUMNS.items() if self._has(n))]
+        rows = ""
+        for one in self.explanations:
+            cells = [one.name, one.verdict, str(one.encoding_nats)]
+            cells += [str(one.metrics[n]) for n in COLUMNS if self._has(n)]
+            rows += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        header = "".join(f"<th>{escape(head)}</th>" for head in heads)
+        return (
+            f"<ul>{lines}</ul><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+    def _has(self, name: str) -> bool:
+        return all(name in one.metrics for one in self.explanations)

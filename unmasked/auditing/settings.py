@@ -1,0 +1,78 @@
+"""How an audit is done, in one place: `AuditSettings`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from unmasked.engine import Training
+from unmasked.errors import InputError
+from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """What can be changed about an audit.
+
+    Attributes
+    ----------
+    evaluator : masks that EVAL-X learns from: "every-size" or the paper's "bernoulli" (p = ½).
+    learner : "network", or "boosting", which is several times faster and less exact.
+    folds : evaluators learn from all folds but one and judge that one.
+    seeds : how many evaluators each fold has; their mean judges, their spread says how surely.
+    encoding_folds : folds of the encoding test, which has models of its own.
+    threshold : nats in the choice of features that count as encoding.
+    sample : rows for which the best masks are searched. curve_rows : rows that curves are drawn
+    from. max_rows : of more rows, a random sample is judged. max_train : rows that an evaluator
+    learns from at most. random_draws : draws of random masks that are averaged.
+    bootstrap_draws : resamples behind each interval. gallery : rows shown one by one in the report.
+    training : how the networks are trained.
+    """
+
+    evaluator: Literal["every-size", "bernoulli"] = "every-size"
+    learner: Literal["network", "boosting"] = "network"
+    folds: int = 3
+    seeds: int = 2
+    encoding_folds: int = 5
+    threshold: float = 0.02
+    sample: int = 300
+    curve_rows: int = 1000
+    max_rows: int = 50_000
+    max_train: int = 20_000
+    random_draws: int = 3
+    bootstrap_draws: int = 1000
+    gallery: int = 80
+    training: Training | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("evaluator", ("every-size", "bernoulli")),
+            ("learner", ("network", "boosting")),
+        ):
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"{name} must be {' or '.join(choices)} but is {getattr(self, name)!r}."
+                )
+        least = {
+            "folds": 2, "seeds": 2, "encoding_folds": 2, "sample": 1, "curve_rows": 1,
+            "max_rows": 50, "max_train": 50, "random_draws": 1, "bootstrap_draws": 1, "gallery": 0,
+        }  # fmt: skip
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+                raise InputError(
+                    f"{name} must be a whole number from {lowest} up but is {value!r}."
+                )
+        if not isinstance(self.threshold, int | float) or not 0 < self.threshold < 10:
+            raise InputError(
+                f"threshold must be a number of nats above 0 but is {self.threshold!r}."
+            )
+
+    @property
+    def law(self) -> MaskLaw:
+        """The random masks that evaluators learn from."""
+        return UniformSize() if self.evaluator == "every-size" else Bernoulli(0.5)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {k: v for k, v in asdict(self).items() if k != "training"}

@@ -1,0 +1,167 @@
+"""The audited table, checked: which rows, which labels, which rows belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmasked.auditing.judges import take
+from unmasked.data.tables import check_columns
+from unmasked.errors import InputError
+from unmasked.targets import as_array, model_targets, read_targets
+
+_LEAST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class AuditTable:
+    """Rows to audit.
+
+    X : as the user gave it, frame : the same with names, (rows, features); label : (rows,) class
+    numbers, classes : what they stand for, ids : the rows' labels, groups : (rows,) or None.
+    """
+
+    X: Any
+    frame: pd.DataFrame
+    named: bool
+    label: NDArray[np.int64]
+    classes: NDArray[Any]
+    ids: pd.Index
+    groups: NDArray[np.int64] | None
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def take(self, rows: NDArray[np.int64]) -> AuditTable:
+        """Some of the rows."""
+        groups = None if self.groups is None else self.groups[rows]
+        return AuditTable(
+            take(self.X, rows), self.frame.iloc[rows], self.named, self.label[rows],
+            self.classes, self.ids[rows], groups,
+        )  # fmt: skip
+
+
+def read_rows(
+    X: Any, y: Any, *, model: Any = None, ids: Any = None, groups: Any = None
+) -> AuditTable:
+    """Check a table, its labels, and what else is known of its rows."""
+    frame, named = _frame(X)
+    if len(frame) < _LEAST_ROWS:
+        raise InputError(
+            f"the table has {len(frame)} rows but an audit needs at least {_LEAST_ROWS}; give "
+            "more rows."
+        )
+    check_columns(frame)
+    rows = len(frame)
+    if y is None and model is None:
+        raise InputError("y says what is to be predicted but is None; give labels or model=….")
+    _check_identifier(y)
+    targets = model_targets(model, X, rows) if y is None else read_targets(y, rows)
+    if y is not None and targets.soft:
+        raise InputError(
+            "y must hold one label for each row but holds a table of probabilities; give the "
+            "labels, or leave out y and give model=… to audit against the model's own classes."
+        )
+    label = targets.likeliest
+    present = np.unique(label)
+    if y is None and len(present) < 2:
+        raise InputError(
+            "the model must predict at least two classes on these rows but predicts one only; "
+            "give y, or other rows."
+        )
+    label = np.searchsorted(present, label)  # a class that a model never predicts is none here
+    index = frame.index if ids is None else pd.Index(as_array(ids))
+    if len(index) != rows:
+        raise InputError(f"ids must label each of the {rows:,} rows but has {len(index):,} labels.")
+    if ids is not None and not index.is_unique:
+        raise InputError(
+            f"ids must label each row but {index[index.duplicated()][0]!r} comes twice; give "
+            "labels that differ."
+        )
+    return AuditTable(
+        X if hasattr(X, "iloc") else as_array(X),
+        frame, named, label, targets.classes[present], index, _groups(groups, rows),
+    )  # fmt: skip
+
+
+def _frame(X: Any) -> tuple[pd.DataFrame, bool]:
+    if isinstance(X, pd.DataFrame):
+        frame = X.rename(columns=str)
+        twice = frame.columns[frame.columns.duplicated()]
+        if len(twice):
+            raise InputError(f"the column {twice[0]!r} comes twice; rename or drop one.")
+        return frame, True
+    values = as_array(X)
+    if values.ndim != 2:
+        raise InputError(f"X must be a table (rows, features) but came with shape {values.shape}.")
+    names = [f"x{i + 1}" for i in range(values.shape[1])]
+    frame = pd.DataFrame(values, columns=names)
+    return (frame.infer_objects() if values.dtype == object else frame), False
+
+
+def _check_identifier(y: Any) -> None:
+    values = as_array(y)
+    if values.ndim != 1:
+        return
+    different = pd.Series(values).nunique()
+    if different > 0.5 * len(values):
+        raise InputError(
+            f"y has {different:,} different values in {len(values):,} rows and looks like an "
+            "identifier; name the column to predict."
+        )
+
+
+def _groups(groups: Any, rows: int) -> NDArray[np.int64] | None:
+    if groups is None:
+        return None
+    values = as_array(groups)
+    if values.shape != (rows,):
+        raise InputError(
+            f"groups must have one value for each of the {rows:,} rows but has shape "
+            f"{values.shape}."
+        )
+    if pd.isna(pd.Series(values)).any():
+        raise InputError("groups must not have missing values; give such rows groups of their own.")
+    codes, _ = pd.factorize(values)
+    return codes.astype(np.int64)
+
+
+def check_classes(table: AuditTable, least: int) -> None:
+    """Each class needs a row in each fold."""
+    counts = np.bincount(table.label, minlength=len(table.classes))
+    if counts.min() < least:
+        which = int(counts.argmin())
+        raise InputError(
+            f"each class needs at least {least} audited rows, one for each fold, but class "
+            f"{str(table.classes[which])!r} has {counts[which]}; give more rows or merge classes."
+        )
+    if table.groups is not None and len(np.unique(table.groups)) < least:
+        raise InputError(
+            f"there must be at least {least} groups, one for each fold, but there are "
+            f"{len(np.unique(table.groups))}; give finer groups."
+        )
+
+
+def read_training(train: Any, table: AuditTable) -> tuple[Any, NDArray[np.int64]]:
+    """Training rows of the user's own for the evaluators, with our class numbers."""
+    if not isinstance(train, tuple | list) or len(train) != 2:
+        raise InputError(
+            "train must be a pair (X_train, y_train) of rows for the evaluators to learn from but "
+            f"is a {type(train).__name__}."
+        )
+    frame, named = _frame(train[0])
+    own = list(table.frame.columns)
+    if named and table.named and set(frame.columns) == set(own):
+        frame = frame[own]
+    if list(frame.columns) != own:
+        raise InputError(
+            f"the training rows must have the audited table's {len(own)} columns but have "
+            f"{frame.shape[1]}: {', '.join(map(str, frame.columns[:5]))}, …; give the same columns."
+        )
+    check_columns(frame)
+    label = read_targets(train[1], len(frame), table.classes, fitting=False).likeliest
+    return frame, label
