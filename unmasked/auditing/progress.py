@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from types import TracebackType
-from typing import TYPE_CHECKING
-
-from unmasked.engine.progress import Show
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from unmasked.engine.progress import Show, Shown, watched
 
 
-class Steps:
+class Steps(Shown):
     """Counts pieces of work and says which is going on; silent where nobody watches."""
 
     def __init__(self, total: int, show: Show) -> None:
-        self._progress: Progress | None = None
-        if show == "auto":
-            show = sys.stderr.isatty() or "ipykernel" in sys.modules
-        if not show:
+        if not watched(show):
             return
         from rich.console import Console
         from rich.progress import (
@@ -39,20 +29,6 @@ class Steps:
             console=Console(stderr=True),
         )
         self._task = self._progress.add_task("", total=total)
-
-    def __enter__(self) -> Steps:
-        if self._progress is not None:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
     def now(self, what: str) -> None:
         """What is going on."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from unmasked.auditing.judges import take
 from unmasked.data.tables import check_columns
 from unmasked.errors import InputError
+from unmasked.evaluation.encoding.rows import group_numbers
 from unmasked.targets import as_array, model_targets, read_targets
 
 _LEAST_ROWS = 20
@@ -84,7 +85,8 @@ def read_rows(
         )
     return AuditTable(
         X if hasattr(X, "iloc") else as_array(X),
-        frame, named, label, targets.classes[present], index, _groups(groups, rows),
+        frame, named, label, targets.classes[present], index,
+        None if groups is None else group_numbers(groups, rows),
     )  # fmt: skip
 
 
@@ -113,21 +115,6 @@ def _check_identifier(y: Any) -> None:
             f"y has {different:,} different values in {len(values):,} rows and looks like an "
             "identifier; name the column to predict."
         )
-
-
-def _groups(groups: Any, rows: int) -> NDArray[np.int64] | None:
-    if groups is None:
-        return None
-    values = as_array(groups)
-    if values.shape != (rows,):
-        raise InputError(
-            f"groups must have one value for each of the {rows:,} rows but has shape "
-            f"{values.shape}."
-        )
-    if pd.isna(pd.Series(values)).any():
-        raise InputError("groups must not have missing values; give such rows groups of their own.")
-    codes, _ = pd.factorize(values)
-    return codes.astype(np.int64)
 
 
 def check_classes(table: AuditTable, least: int) -> None:

@@ -16,6 +16,7 @@ from unmasked.cli.common import (
     Seed,
     command_line,
     one_sentence_errors,
+    say,
 )
 from unmasked.errors import InputError
 
@@ -120,16 +121,14 @@ def audit(
             show=False if quiet or json else "auto",
             command=command_line(),
         )
-        if json:
-            from unmasked.report.results import to_json
-
-            typer.echo(to_json(results))
-        elif not quiet:
-            for sentence in result.summary:
-                typer.echo(f"• {sentence}")
-            for line in result.assumptions:
-                typer.echo(f"  {line}")
-            typer.echo(f"\nReport: {folder / 'report.html'}   figures: {folder / 'results.json'}")
+        say(
+            results,
+            result.summary,
+            f"Report: {folder / 'report.html'}   figures: {folder / 'results.json'}",
+            json=json,
+            quiet=quiet,
+            more=[f"  {line}" for line in result.assumptions],
+        )
 
 
 def _numbers(text: str | None, name: str, kind: Callable[[str], N]) -> list[N] | None:

@@ -6,14 +6,14 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from unmasked.errors import UnmaskedError, UnmaskedWarning
+from unmasked.errors import InputError, UnmaskedError, UnmaskedWarning
 
 Seed = Annotated[int, typer.Option(help="Everything random follows from this number.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
@@ -63,3 +63,38 @@ def command_line() -> str:
 
 
 RESUME = "Run the same command again to go on where it stopped."
+
+
+def say(
+    results: dict[str, Any],
+    sentences: Sequence[str],
+    end: str,
+    *,
+    json: bool,
+    quiet: bool,
+    more: Sequence[str] = (),
+) -> None:
+    """What a command prints at its end: ``results.json``, or sentences and where to look."""
+    if json:
+        from unmasked.report.results import to_json
+
+        typer.echo(to_json(results))
+    elif not quiet:
+        for sentence in sentences:
+            typer.echo(f"• {sentence}")
+        for line in more:
+            typer.echo(line)
+        typer.echo(f"\n{end}")
+
+
+def read_sparsity(text: str) -> float | list[float] | str:
+    """``--sparsity`` as it was written: a number, several, or auto."""
+    if text == "auto":
+        return text
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--sparsity must be a number, numbers such as 0.1,0.2 or auto but is {text!r}."
+        ) from None
+    return values[0] if len(values) == 1 else values

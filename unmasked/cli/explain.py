@@ -16,6 +16,8 @@ from unmasked.cli.common import (
     Seed,
     command_line,
     one_sentence_errors,
+    read_sparsity,
+    say,
 )
 from unmasked.errors import InputError
 
@@ -63,7 +65,7 @@ def explain(
                 "either --target (the column to predict) or --model (a saved explainer) is needed; "
                 "give one."
             )
-        prices = _sparsity(sparsity)
+        prices = read_sparsity(sparsity)
         folder = table.with_name(f"{table.stem}-explained") if out is None else out
         from unmasked.data.tables import Roles
         from unmasked.jobs.table import explain_new_rows, explain_table
@@ -98,25 +100,11 @@ def explain(
                 seeds=stability,
                 command=command_line(),
             )
-        if json:
-            from unmasked.report.results import to_json
-
-            typer.echo(to_json(result.results))
-        elif not quiet:
-            for sentence in result.summary:
-                typer.echo(f"• {sentence}")
-            if result.scores is not None:
-                typer.echo(f"\n{result.scores}")
-            typer.echo(f"\nReport: {folder / 'report.html'}   masks: {folder / 'masks.csv'}")
-
-
-def _sparsity(text: str) -> float | list[float] | str:
-    if text == "auto":
-        return text
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"--sparsity must be a number, numbers such as 0.1,0.2 or auto but is {text!r}."
-        ) from None
-    return values[0] if len(values) == 1 else values
+        say(
+            result.results,
+            result.summary,
+            f"Report: {folder / 'report.html'}   masks: {folder / 'masks.csv'}",
+            json=json,
+            quiet=quiet,
+            more=[] if result.scores is None else [f"\n{result.scores}"],
+        )

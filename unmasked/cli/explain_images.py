@@ -16,8 +16,9 @@ from unmasked.cli.common import (
     Seed,
     command_line,
     one_sentence_errors,
+    read_sparsity,
+    say,
 )
-from unmasked.cli.explain import _sparsity
 from unmasked.errors import InputError
 
 
@@ -88,7 +89,7 @@ def explain_images(
                 "either --labels (a CSV with the columns image and label) or --model (a saved "
                 "explainer) is needed; give one."
             )
-        prices = _sparsity(sparsity)
+        prices = read_sparsity(sparsity)
         where = folder.resolve()
         target = where.with_name(f"{where.name}-explained") if out is None else out
         from unmasked.jobs.images import Reading, explain_folder, explain_new_pictures
@@ -122,16 +123,12 @@ def explain_images(
                 epochs=epochs,
                 **shared,
             )
-        if json:
-            from unmasked.report.results import to_json
-
-            typer.echo(to_json(result.results))
-        elif not quiet:
-            for sentence in result.summary:
-                typer.echo(f"• {sentence}")
-            if result.scores is not None:
-                typer.echo(f"\n{result.scores}")
-            typer.echo(
-                f"\nGallery: {target / 'gallery.html'}   overlays: {target / 'overlays'}   "
-                f"masks: {target / 'masks'}"
-            )
+        say(
+            result.results,
+            result.summary,
+            f"Gallery: {target / 'gallery.html'}   overlays: {target / 'overlays'}   "
+            f"masks: {target / 'masks'}",
+            json=json,
+            quiet=quiet,
+            more=[] if result.scores is None else [f"\n{result.scores}"],
+        )

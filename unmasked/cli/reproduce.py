@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from unmasked.reproduce.rows import Reproduction
 
 Number = TypeVar("Number", int, float)
+Preset = Annotated[
+    str, typer.Option(help="paper, tuned (our best recipe) or quick (for a laptop).")
+]
+FourMethods = Annotated[
+    str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all four]")
+]
+Sparsities = Annotated[str | None, typer.Option(help="Grid of λ.  [default: the preset's]")]
+Ks = Annotated[str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")]
 app = typer.Typer(
     help="Make the tables of the paper, ours beside the published figures.",
     no_args_is_help=True,
@@ -35,9 +43,7 @@ def _main() -> None: ...
 
 @app.command()
 def synthetic(
-    preset: Annotated[
-        str, typer.Option(help="paper, tuned (our best recipe) or quick (for a laptop).")
-    ] = "quick",
+    preset: Preset = "quick",
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.  [default: synthetic-PRESET]")
     ] = None,
@@ -46,12 +52,8 @@ def synthetic(
     methods: Annotated[
         str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all five]")
     ] = None,
-    sparsities: Annotated[
-        str | None, typer.Option(help="Grid of λ.  [default: the preset's]")
-    ] = None,
-    ks: Annotated[
-        str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")
-    ] = None,
+    sparsities: Sparsities = None,
+    ks: Ks = None,
     choose_by: Annotated[
         str,
         typer.Option(help="Whose validation score chooses λ and k: own (the paper's) or eval-x."),
@@ -109,9 +111,7 @@ def synthetic(
 
 @app.command()
 def mnist(
-    preset: Annotated[
-        str, typer.Option(help="paper, tuned (our best recipe) or quick (for a laptop).")
-    ] = "quick",
+    preset: Preset = "quick",
     data: Annotated[
         Path | None,
         typer.Option(help="Folder with the four idx files.  [default: downloaded once]"),
@@ -120,15 +120,9 @@ def mnist(
         Path | None, typer.Option(help="Folder for the results.  [default: mnist-PRESET]")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all four]")
-    ] = None,
-    sparsities: Annotated[
-        str | None, typer.Option(help="Grid of λ.  [default: the preset's]")
-    ] = None,
-    ks: Annotated[
-        str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")
-    ] = None,
+    methods: FourMethods = None,
+    sparsities: Sparsities = None,
+    ks: Ks = None,
     epochs: Epochs = None,
     device: Device = "auto",
     json: Json = False,
@@ -174,9 +168,7 @@ def cxr(
             help="NIH's folder ChestX-ray14, a packed .npz file, or 'phantom' for drawn films."
         ),
     ] = "phantom",
-    preset: Annotated[
-        str, typer.Option(help="paper, tuned (our best recipe) or quick (for a laptop).")
-    ] = "quick",
+    preset: Preset = "quick",
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.  [default: cxr-PRESET]")
     ] = None,
@@ -195,15 +187,9 @@ def cxr(
         typer.Option(help="A file of outlined hearts (.npz): tell where selections lie."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all four]")
-    ] = None,
-    sparsities: Annotated[
-        str | None, typer.Option(help="Grid of λ.  [default: the preset's]")
-    ] = None,
-    ks: Annotated[
-        str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")
-    ] = None,
+    methods: FourMethods = None,
+    sparsities: Sparsities = None,
+    ks: Ks = None,
     epochs: Epochs = None,
     device: Device = "auto",
     json: Json = False,

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -14,14 +14,36 @@ if TYPE_CHECKING:
 Show = bool | Literal["auto"]
 
 
-class Bar:
+def watched(show: Show) -> bool:
+    """Whether to show progress: as asked, or where somebody watches."""
+    return (sys.stderr.isatty() or "ipykernel" in sys.modules) if show == "auto" else show
+
+
+class Shown:
+    """A bar of rich's that runs inside ``with``, where there is one."""
+
+    _progress: Progress | None = None
+
+    def __enter__(self) -> Self:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+class Bar(Shown):
     """One progress bar over the epochs of all phases; silent where nobody watches."""
 
     def __init__(self, title: str, epochs: int, show: Show) -> None:
-        self._progress: Progress | None = None
-        if show == "auto":
-            show = sys.stderr.isatty() or "ipykernel" in sys.modules
-        if show:
+        if watched(show):
             from rich.console import Console
             from rich.progress import (
                 BarColumn,
@@ -42,20 +64,6 @@ class Bar:
                 console=Console(stderr=True),
             )
             self._task = self._progress.add_task(title, total=epochs, note="")
-
-    def __enter__(self) -> Bar:
-        if self._progress is not None:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
     def update(self, done: int, loss: float | None = None, fraction: float | None = None) -> None:
         """Show how far training is, and how it went where that is known."""

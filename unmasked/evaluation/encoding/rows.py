@@ -241,9 +241,8 @@ def _numbers(name: str, column: pd.Series[Any]) -> NDArray[np.float64]:
     return numbers
 
 
-def _groups(groups: ArrayLike | None, rows: int, folds: int) -> tuple[NDArray[np.int64], bool]:
-    if groups is None:
-        return np.arange(rows), False
+def group_numbers(groups: ArrayLike, rows: int) -> NDArray[np.int64]:
+    """A number for each row's group, 0, 1, …; refuses groups that do not fit the rows."""
     values = as_array(groups)
     if values.shape != (rows,):
         raise InputError(
@@ -252,10 +251,17 @@ def _groups(groups: ArrayLike | None, rows: int, folds: int) -> tuple[NDArray[np
         )
     if pd.isna(pd.Series(values)).any():
         raise InputError("groups must not have missing values; give such rows groups of their own.")
-    codes, names = pd.factorize(values)
-    if len(names) < folds:
+    return pd.factorize(values)[0].astype(np.int64)
+
+
+def _groups(groups: ArrayLike | None, rows: int, folds: int) -> tuple[NDArray[np.int64], bool]:
+    if groups is None:
+        return np.arange(rows), False
+    codes = group_numbers(groups, rows)
+    count = len(np.unique(codes))
+    if count < folds:
         raise InputError(
             f"there must be at least {folds} groups, one for each fold, but there are "
-            f"{len(names)}; give finer groups or ask for fewer folds."
+            f"{count}; give finer groups or ask for fewer folds."
         )
-    return codes.astype(np.int64), True
+    return codes, True
