@@ -19,6 +19,7 @@ from unmasked.masking import Zero
 from unmasked.networks import MLP
 from unmasked.reproduce import images as job
 from unmasked.reproduce.imagefigures import View
+from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import ImageRecipe, check_grid, paper, preset, quick, tuned
 from unmasked.reproduce.images import _choose
 from unmasked.reproduce.imagetables import image_tables
@@ -110,7 +111,7 @@ def test_the_files_are_there_and_speak_of_the_paper(done: Any) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "results.json", "tables.txt", "tables.md", "tables.html", "samples.png",
-        "single-pixel.png", "gallery.html",
+        "single-pixel.png", "gallery.html", "masks.npz",
     }  # fmt: skip
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert results["rows"] == json.loads(json.dumps(rows))
@@ -121,6 +122,25 @@ def test_the_files_are_there_and_speak_of_the_paper(done: Any) -> None:
     assert "0.960" in text
     assert max(map(len, text.splitlines())) <= 120
     assert "1. λ multiplies the fraction" in text
+
+
+def test_masks_come_back_as_they_were_judged(done: Any) -> None:
+    folder, rows = done
+    found = read_masks(folder / "masks.npz")
+    own = [r for r in rows if r["method"] in ("REAL-X", "L2X", "INVASE", "BASE-X")]
+    by = {(s.method, s.seed, s.setting): s for s in found}
+    assert len(by) == len(found) == len(own)
+    for row in own:
+        one = by[row["method"], row["seed"], float(next(iter(row["setting"].values())))]
+        assert one.chosen == row["chosen"]
+        assert one.masks.mean() == pytest.approx(row["metrics"]["fraction"], abs=1e-12)
+        assert one.masks.shape == (len(DATA.test.y), SIDE**2)
+
+
+def test_a_file_without_masks_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "masks.npz", seeds=np.arange(2))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_masks(tmp_path / "masks.npz")
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ def _single(drawn: Drawn) -> tuple[Found, int] | None:
 def sample_figure(view: View, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
     """A column for each sample, a line for the image and for each method's chosen setting."""
     lines = 1 + len(drawn)
-    side = 0.62 if max(view.x.shape[2:]) <= 32 else 1.25  # inches
+    tiny = max(view.x.shape[2:]) <= 32
+    side = 0.8 if tiny else 1.25  # inches
     figure = Figure(
         figsize=(side * len(which) + 1.6, 1.06 * side * lines + 0.3), layout="constrained"
     )
@@ -85,7 +86,13 @@ def sample_figure(view: View, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
         axes[0, column].set_title(view.subject.classes[int(view.y[i])], fontsize=7)
         for line, (found, chosen) in enumerate(drawn.values(), 1):
             shown = view.pixels(found.masks["test"][0, chosen[0], i])
-            axes[line, column].imshow(overlay(view.x[i], shown), interpolation="nearest")
+            # single pixels are lost in print unless they are filled and the image steps back
+            drawn_over = (
+                overlay(0.6 * view.x[i], shown, limits=(0, 1), strength=1)
+                if tiny
+                else overlay(view.x[i], shown)
+            )
+            axes[line, column].imshow(drawn_over, interpolation="antialiased")
     names = ["image"] + [f"{name}\n{_setting(*pair)}" for name, pair in drawn.items()]
     for line, name in enumerate(names):
         axes[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)

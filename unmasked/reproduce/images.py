@@ -34,6 +34,7 @@ from unmasked.report.results import (
 )
 from unmasked.reproduce.folder import check_same_preset, mark
 from unmasked.reproduce.imagefigures import Drawn, View, write_figures
+from unmasked.reproduce.imagemasks import write_masks
 from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe, check_grid
 from unmasked.reproduce.imagetables import RANDOM, image_lead, image_tables
 from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
@@ -113,6 +114,7 @@ def run_images(
         write_tables(part, tables, facts, words, recipe.deviations, title=subject.title)
         view = View(subject, pictures.raw, parts.test.y, work.recipe.masker)
         write_figures(part, view, drawn, words, facts)
+        write_masks(part / "masks.npz", drawn, seeds)
     remove_checkpoints(folder)
     return Reproduction(rows, words, folder, seconds)
 
