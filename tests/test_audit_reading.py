@@ -299,10 +299,3 @@ def test_impossible_cuts_are_refused(top, fraction):
     with pytest.raises(InputError) as caught:
         Cut.read(top, fraction, 5)
     assert_one_sentence(caught.value)
-
-
-@pytest.mark.slow  # shap is no dependency of ours, so nothing here installs it
-def test_real_shap_where_it_is_installed():
-    shap = pytest.importorskip("shap", reason="shap is not installed")
-    values = shap.Explanation(values=attributions(X), data=X.to_numpy(), feature_names=FEATURES)
-    assert (read(values).values == attributions(X)).all()

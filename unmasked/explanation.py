@@ -13,10 +13,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unmasked.errors import InputError, OutputError, SavedError
+from unmasked.errors import InputError, MissingExtra, OutputError, SavedError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import shap
     from matplotlib.axes import Axes
 
 _FORMAT, _VERSION = "unmasked-explanation", 1
@@ -146,6 +147,44 @@ class Explanation:
             raise InputError(f"what must be 'masks' or 'probabilities' but is {what!r}.")
         return pd.DataFrame(getattr(self, what), columns=self.feature_names, index=self.index)
 
+    def to_shap(self, data: Any = None) -> shap.Explanation:
+        """As a ``shap.Explanation``, for SHAP's plots; needs ``pip install "unmasked[compare]"``.
+
+        Its values are the probabilities of being shown, (rows, features); 0 and 1 where only masks
+        are known. They are no Shapley values: base values are 0, and a row's sum is the number of
+        features that is shown on average, not a prediction.
+
+        data : the explained rows, which colour SHAP's plots. A DataFrame is matched by its row
+            labels and column names, so it may hold more; an array by position. Of images,
+            (rows, channels, height, width); then values are (rows, height, width, 1, 1), a
+            pixel's those of its feature, as SHAP's image plot takes them.
+        """
+        try:
+            import shap
+        except ImportError as error:
+            raise MissingExtra("shap", "compare", "Explanation.to_shap") from error
+        from unmasked.shapdata import image_data, table_data
+
+        values = self.probabilities.astype(np.float64)
+        known = not np.isin(values, (0, 1)).all()
+        output = "probability of being shown" if known else "shown"
+        if self.pixels is not None:
+            rows = None if data is None else image_data(data, len(self), self.pixels.shape)
+            return shap.Explanation(
+                values[:, self.pixels][..., None, None],  # one channel, one output
+                base_values=np.zeros(len(self)),
+                data=rows,
+                output_names=[output],
+            )
+        rows = None if data is None else table_data(data, self.index, self.feature_names)
+        return shap.Explanation(
+            values,
+            base_values=np.zeros(len(self)),
+            data=rows,
+            feature_names=self.feature_names,
+            output_names=output,
+        )
+
     def plot(
         self,
         row: int | None = None,
@@ -252,8 +291,24 @@ class Explanation:
         )
 
     def __repr__(self) -> str:
+        return f"<{self._summary()}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the first rows and most shown features; of images, a map."""
+        from unmasked.explanationhtml import explanation_html
+
+        return explanation_html(
+            self._summary(),
+            self.masks,
+            self.probabilities,
+            self.feature_names,
+            self.index,
+            self.pixels,
+        )
+
+    def _summary(self) -> str:
         rows, features = self.masks.shape
-        text = f"<Explanation of {rows:,} rows × {features:,} features"
+        text = f"Explanation of {rows:,} rows × {features:,} features"
         if rows and features:
             sizes, rates = self.sizes, self.masks.mean(0)
             first = np.argsort(-rates, kind="stable")[:5]
@@ -262,7 +317,7 @@ class Explanation:
                 f", {self.fraction:.0%} shown ({sizes.min()} to {sizes.max()} a row); "
                 f"most often: {often}"
             )
-        return text + ">"
+        return text
 
 
 def _pixels(pixels: ArrayLike, features: int) -> NDArray[np.int64]:

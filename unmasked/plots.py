@@ -1,4 +1,8 @@
-"""Pictures of selections. Every function draws on ``ax`` (or a new one) and returns it."""
+"""Pictures of selections. Every function draws on ``ax`` (or a new one) and returns it.
+
+In a notebook a new one is pyplot's, which is drawn below the cell; elsewhere it is a bare figure's:
+nothing is registered globally, nothing leaks, no window opens.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unmasked.notebook import in_notebook
 from unmasked.pictures import overlay
 
 if TYPE_CHECKING:
@@ -17,13 +22,22 @@ SHOWN, HIDDEN, ACCENT, MUTED = "#20639b", "#edf1f5", "#c8553d", "#9aa5b1"
 _MOST_ROWS = 2000  # more rows than pixels only blur a heat map
 
 
-def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+def axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """The given axes, or new ones of that many inches."""
     if ax is not None:
         return ax
+    if in_notebook():
+        from matplotlib import pyplot
+
+        return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
     from matplotlib.figure import Figure
 
-    # A bare Figure, not pyplot: nothing is registered globally, nothing leaks, no window opens.
     return Figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def literal(name: str) -> str:
+    """A name as matplotlib shall draw it: what stands between dollars is no formula."""
+    return name.replace("$", r"\$")
 
 
 def one_row(
@@ -37,16 +51,16 @@ def one_row(
 ) -> Axes:
     """Bars of one row's selection probabilities; shown features are filled."""
     order = np.argsort(-np.asarray(probabilities), kind="stable")[:most]
-    ax = _axes(ax, 5.0, 0.6 + 0.26 * len(order))
+    ax = axes(ax, 5.0, 0.6 + 0.26 * len(order))
     colours = [SHOWN if mask[i] else MUTED for i in order]
     positions = np.arange(len(order))
     ax.barh(positions, np.asarray(probabilities)[order], color=colours, height=0.7)
     ax.axvline(0.5, color="black", linewidth=0.8, linestyle=":")
-    ax.set_yticks(positions, [names[i] for i in order])
+    ax.set_yticks(positions, [literal(names[i]) for i in order])
     ax.invert_yaxis()
     ax.set_xlim(0, 1)
     ax.set_xlabel("probability of being shown (shown above ½)")
-    ax.set_title(title)
+    ax.set_title(literal(title))
     _plain(ax)
     return ax
 
@@ -71,7 +85,7 @@ def heat_map(
         order = np.argsort(np.asarray(groups).astype(str), kind="stable")
     if len(order) > _MOST_ROWS:
         order = order[np.linspace(0, len(order) - 1, _MOST_ROWS).astype(int)]
-    ax = _axes(ax, 1.6 + 0.42 * len(chosen), 4.6)
+    ax = axes(ax, 1.6 + 0.42 * len(chosen), 4.6)
     from matplotlib.colors import ListedColormap
 
     ax.imshow(
@@ -82,7 +96,7 @@ def heat_map(
         vmin=0,
         vmax=1,
     )
-    labels = [f"{names[i]}\n{rates[i]:.0%}" for i in chosen]
+    labels = [f"{literal(names[i])}\n{rates[i]:.0%}" for i in chosen]
     long = any(len(names[i]) > 6 for i in chosen)
     ax.set_xticks(
         np.arange(len(chosen)),
@@ -98,12 +112,13 @@ def heat_map(
         sorted_groups = np.asarray(groups).astype(str)[order]
         values, starts = np.unique(sorted_groups, return_index=True)
         ends = np.append(starts[1:], len(order))
-        ax.set_yticks([(a + b - 1) / 2 for a, b in zip(starts, ends, strict=True)], list(values))
+        middles = [(a + b - 1) / 2 for a, b in zip(starts, ends, strict=True)]
+        ax.set_yticks(middles, [literal(value) for value in values])
         for start in starts[1:]:
             ax.axhline(start - 0.5, color=ACCENT, linewidth=1.5)
         ax.set_ylabel("")
     if title:
-        ax.set_title(title, fontsize=11)
+        ax.set_title(literal(title), fontsize=11)
     for side in ax.spines.values():
         side.set_visible(False)
     return ax
@@ -118,12 +133,12 @@ def pixel_map(
 ) -> Axes:
     """Numbers from 0 to 1 for each pixel, (height, width), as a heat map with its scale."""
     height, width = values.shape
-    ax = _axes(ax, 4.2 * min(2.0, max(0.5, width / height)) + 0.8, 4.2)
+    ax = axes(ax, 4.2 * min(2.0, max(0.5, width / height)) + 0.8, 4.2)
     drawn = ax.imshow(values, vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
     ax.figure.colorbar(drawn, ax=ax, shrink=0.8, label=scale)
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.set_title(title)
+    ax.set_title(literal(title))
     return ax
 
 
@@ -133,11 +148,11 @@ def over_image(
     """An image (channels, height, width) with its selection (height, width) marked on it."""
     picture = overlay(np.asarray(image), shown)
     height, width = picture.shape[:2]
-    ax = _axes(ax, 4.2 * min(2.0, max(0.5, width / height)), 4.2)
+    ax = axes(ax, 4.2 * min(2.0, max(0.5, width / height)), 4.2)
     ax.imshow(picture, interpolation="nearest")
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.set_title(title)
+    ax.set_title(literal(title))
     return ax
 
 
@@ -153,7 +168,7 @@ def sparsity_path(
     ax: Axes | None = None,
 ) -> Axes:
     """Score against the fraction shown, one point per λ, the chosen one marked."""
-    ax = _axes(ax, 6.0, 3.8)
+    ax = axes(ax, 6.0, 3.8)
     order = np.argsort(fractions)
     x, y = np.asarray(fractions)[order], np.asarray(scores)[order]
     ax.plot(x, y, color=SHOWN, linewidth=1.5, zorder=2)

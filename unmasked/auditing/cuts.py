@@ -65,7 +65,7 @@ def cut(
     matched: Matched, where: Cut | None, classes: NDArray[Any], of_class: Any, *, signed: bool
 ) -> list[Audited]:
     """The masks of one explanation: as they are, or one set for each place of the cut."""
-    values = _one_class(matched, classes, of_class)
+    values = _one_class(matched, classes, of_class, signed=signed)
     if values.dtype != bool and not np.isfinite(values).all():
         raise InputError(
             f"explanation {matched.name!r} must hold finite numbers but holds NaN or inf; fill "
@@ -81,6 +81,12 @@ def cut(
         raise InputError(
             f"explanation {matched.name!r} holds {wrong:.4g} but masks hold 0 and 1 only; if these "
             "are attributions, say where to cut them with top (--top) or fraction (--fraction)."
+        )
+    if matched.listed is not None and where.tops[-1] > matched.listed:
+        raise InputError(
+            f"explanation {matched.name!r} weighs only {matched.listed} features of some row but "
+            f"the {where.tops[-1]} largest are asked for; ask LIME for num_features="
+            f"{where.tops[-1]} or more."
         )
     order = _order(values, signed=signed)
     single = len(where.tops) == 1
@@ -115,26 +121,71 @@ def _order(values: NDArray[Any], *, signed: bool) -> NDArray[np.int64]:
     return np.argsort(-size, axis=1, kind="stable")  # ties: the earlier feature
 
 
-def _one_class(matched: Matched, classes: NDArray[Any], of_class: Any) -> NDArray[Any]:
+def _one_class(
+    matched: Matched, classes: NDArray[Any], of_class: Any, *, signed: bool
+) -> NDArray[Any]:
+    """The attributions of the class that is asked for, (rows, features)."""
     values = matched.values
     if values.ndim == 2:
         return values
-    if values.shape[2] == 1:
-        return values[:, :, 0]
+    own, count = matched.classes, values.shape[2]
     names = [str(label) for label in classes.tolist()]
+    # of two classes the attributions differ in sign alone
+    if count == 1 and own is not None and of_class is not None and (signed or len(names) > 2):
+        _check_same(matched.name, own[0], of_class, names)
+    if count == 1:
+        return values[:, :, 0]
+    told = [_called(one, names) for one in own] if own and count != len(names) else names
+    offered = ", ".join(told[:10])
     if of_class is None:
         raise InputError(
-            f"explanation {matched.name!r} has attributions for {values.shape[2]} classes; name "
-            f"one of {', '.join(names[:10])} with of_class (--class)."
+            f"explanation {matched.name!r} has attributions for {count} classes; name "
+            f"one of {offered} with of_class (--class)."
         )
-    if str(of_class) in names and len(names) == values.shape[2]:
-        return values[:, :, names.index(str(of_class))]
-    if str(of_class).isdigit() and int(of_class) < values.shape[2]:
-        return values[:, :, int(of_class)]
-    raise InputError(
-        f"explanation {matched.name!r} has attributions for {values.shape[2]} classes but "
-        f"{of_class!r} is none of them; name one of {', '.join(names[:10])}."
-    )
+    place = _place(str(of_class), own, names, count)
+    if place is None:
+        raise InputError(
+            f"explanation {matched.name!r} has attributions for {count} classes but "
+            f"{of_class!r} is none of them; name one of {offered}."
+        )
+    chosen: NDArray[Any] = values[:, :, place]
+    if own is not None and chosen.dtype.kind == "f" and (without := np.isnan(chosen).all(1)).any():
+        raise InputError(
+            f"explanation {matched.name!r} has no weights for the class {of_class!r} in "
+            f"{int(without.sum()):,} of its rows; explain that class in every row, with labels."
+        )
+    return chosen
+
+
+def _place(
+    asked: str, own: list[str] | list[int] | None, names: list[str], count: int
+) -> int | None:
+    """Where a class lies on the third axis: by its name, else by its number among all classes."""
+    held: list[Any] = list(range(count)) if own is None else list(own)
+    if asked in held:
+        return held.index(asked)
+    number = names.index(asked) if asked in names else int(asked) if asked.isdigit() else None
+    if own is None and asked in names and count != len(names):
+        return None  # whose classes these are is unknown
+    if number in held:
+        return held.index(number)
+    every = own is not None and isinstance(held[0], str) and count == len(names)
+    return number if every and number is not None and number < count else None
+
+
+def _check_same(name: str, own: str | int, of_class: Any, names: list[str]) -> None:
+    """Refuse attributions of one class where those of another are asked for."""
+    called, asked = _called(own, names), str(of_class)
+    if called in names and asked in names and called != asked:
+        raise InputError(
+            f"explanation {name!r} explains the class {called!r} but of_class is {of_class!r}; "
+            "explain that class, or audit this one by itself."
+        )
+
+
+def _called(own: str | int, names: list[str]) -> str:
+    """The name of a class that came as a name or as a number."""
+    return names[own] if isinstance(own, int) and own < len(names) else str(own)
 
 
 def _several(value: Any) -> list[Any]:

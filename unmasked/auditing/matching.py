@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmasked.auditing.reading import Given
+from unmasked.auditing.given import Given
 from unmasked.errors import InputError
 
 _NAMED = 5  # ids or names told in a sentence
@@ -25,7 +25,8 @@ class Matched:
     """An explanation's numbers in the table's order of rows and columns.
 
     values : (rows, features) or (rows, features, classes), ranks : (rows, features) or None,
-    rows : positions in the table of the rows that it explains, how : how it was matched.
+    rows : positions in the table of the rows that it explains, how : how it was matched,
+    classes, listed : as in `Given`.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Matched:
     ranks: NDArray[Any] | None
     rows: NDArray[np.int64]
     how: str
+    classes: list[str] | list[int] | None = None
+    listed: int | None = None
 
 
 def match(
@@ -52,7 +55,8 @@ def match(
     taken, rows, by_row = _rows(given, ids, some)
     values = _taken(given.values, taken, columns)
     ranks = None if given.ranks is None else _taken(given.ranks, taken, columns)
-    return Matched(given.name, values, ranks, rows, f"rows by {by_row}, columns by {by_column}")
+    how = f"rows by {by_row}, columns by {by_column}"
+    return Matched(given.name, values, ranks, rows, how, given.classes, given.listed)
 
 
 def _taken(

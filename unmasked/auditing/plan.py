@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -164,7 +165,12 @@ def _audited_rows(
         notes.append(f"a random {len(keep):,} of {len(table):,} rows were audited.")
         table = table.take(keep)
         matched = [
-            Matched(m.name, m.values[keep], None if m.ranks is None else m.ranks[keep], keep, m.how)
+            replace(
+                m,
+                values=m.values[keep],
+                ranks=None if m.ranks is None else m.ranks[keep],
+                rows=keep,
+            )
             for m in matched
         ]
     notes.append("matched: " + "; ".join(f"{m.name}, {m.how}" for m in matched) + ".")

@@ -11,22 +11,21 @@ class Steps(Shown):
     def __init__(self, total: int, show: Show) -> None:
         if not watched(show):
             return
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
-            Progress,
             TextColumn,
             TimeElapsedColumn,
         )
 
-        self._progress = Progress(
+        from unmasked.bars import progress_bar
+
+        self._progress = progress_bar(
             TextColumn("audit"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.description}"),
-            console=Console(stderr=True),
         )
         self._task = self._progress.add_task("", total=total)
 

@@ -1,14 +1,9 @@
-"""Explanations as they come: arrays, tables, files, and what SHAP, LIME and Captum return.
-
-Nothing of those libraries is imported. What they return is known by its looks: a
-``shap.Explanation`` has values and feature_names, LIME's has as_map(), Captum's is a tensor.
-"""
+"""Explanations as they come: arrays, tables, files, and what SHAP, LIME and Captum return."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +11,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmasked.auditing.given import Given, compact, numbers
+from unmasked.auditing.libraries import (
+    from_captum,
+    from_lime,
+    from_shap,
+    is_captum,
+    is_lime,
+    is_shap,
+)
 from unmasked.data.tables import read_table
 from unmasked.errors import InputError, SavedError
 from unmasked.explanation import Explanation
@@ -25,22 +29,6 @@ ROW_COLUMN = "row"
 """The column of row numbers in masks that ``unmasked explain`` writes."""
 _ARRAYS = ("masks", "values", "attributions", "arr_0")
 _TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
-
-
-@dataclass(frozen=True)
-class Given:
-    """One explanation as it came.
-
-    values : (rows, features), 0/1 masks or attributions; (rows, features, classes) where
-    attributions came for each class. features, ids : names of its columns and labels of its rows,
-    where it has any. ranks : (rows, features) numbers that order the features of masks, if known.
-    """
-
-    name: str
-    values: NDArray[Any]
-    features: list[str] | None = None
-    ids: NDArray[Any] | None = None
-    ranks: NDArray[Any] | None = None
 
 
 def read_all(
@@ -75,38 +63,36 @@ def read_one(
         return _explanation(name, thing)
     if isinstance(thing, pd.DataFrame):
         return _frame(name, thing, features, id_column)
-    if _is_lime(thing):
+    if is_lime(thing):
         thing = [thing]
-    if isinstance(thing, list | tuple) and thing and all(_is_lime(one) for one in thing):
-        return Given(name, _from_lime(name, thing, len(features)))
-    if _is_shap(thing):
-        names = getattr(thing, "feature_names", None)
-        named = None if names is None or isinstance(names, str) else [str(n) for n in names]
-        return Given(name, _numbers(name, thing.values), named)
-    if isinstance(thing, tuple) and all(hasattr(part, "detach") for part in thing):
-        if len(thing) != 1:
-            raise InputError(
-                f"explanation {name!r} has {len(thing)} tensors, one for each input of the model, "
-                "but one table is needed; join them with torch.cat(tensors, 1)."
-            )
-        thing = thing[0]
+    if _is_lime_rows(thing):
+        return from_lime(name, thing, len(features))
+    if is_shap(thing):
+        return from_shap(name, thing)
+    if is_captum(thing):
+        return from_captum(name, thing)
     if isinstance(thing, list) and thing and all(np.ndim(as_array(t)) == 2 for t in thing):
-        return Given(name, np.stack([_numbers(name, t) for t in thing], axis=-1))
-    return Given(name, _numbers(name, thing))
+        return Given(name, np.stack([numbers(name, t) for t in thing], axis=-1))
+    return Given(name, numbers(name, thing))
 
 
 def _is_several(explanations: Any) -> bool:
     """A list of explanations, rather than one that came as a list (numbers, LIME's, a tuple)."""
-    if not isinstance(explanations, list):
+    if not isinstance(explanations, list) or _is_lime_rows(explanations):
         return False
-    if all(_is_lime(one) for one in explanations):
-        return not explanations
     return all(
         isinstance(one, str | Path | Explanation | pd.DataFrame)
-        or _is_shap(one)
+        or is_shap(one)
+        or is_captum(one)
+        or _is_lime_rows(one)
         or np.ndim(as_array(one)) >= 2
         for one in explanations
     )
+
+
+def _is_lime_rows(thing: Any) -> bool:
+    """LIME's explanations of several rows, which are one explanation of a table."""
+    return isinstance(thing, list | tuple) and bool(thing) and all(map(is_lime, thing))
 
 
 def _own_name(thing: Any, number: int) -> str:
@@ -115,41 +101,6 @@ def _own_name(thing: Any, number: int) -> str:
     if isinstance(thing, Explanation) and "method" in thing.about:
         return str(thing.about["method"])
     return f"explanation {number + 1}"
-
-
-def _is_shap(thing: Any) -> bool:
-    values = getattr(thing, "values", None)
-    return (
-        values is not None
-        and not callable(values)
-        and hasattr(thing, "feature_names")
-        and not isinstance(thing, pd.DataFrame | pd.Series)
-    )
-
-
-def _is_lime(thing: Any) -> bool:
-    return callable(getattr(thing, "as_map", None))
-
-
-def _from_lime(name: str, rows: Sequence[Any], width: int) -> NDArray[np.float64]:
-    """LIME's weights, (rows, features), 0 where it gave none; with a third axis for classes.
-
-    Where each row was explained for one label alone, there is no third axis.
-    """
-    maps = [row.as_map() for row in rows]
-    labels = sorted({label for found in maps for label in found})
-    single = all(len(found) == 1 for found in maps)
-    values = np.zeros((len(rows), width, 1 if single else len(labels)))
-    for i, found in enumerate(maps):
-        for label, pairs in found.items():
-            for feature, weight in pairs:
-                if not 0 <= int(feature) < width:
-                    raise InputError(
-                        f"explanation {name!r} names feature {feature} but the table has {width} "
-                        "features; LIME must have explained its numeric columns as they are."
-                    )
-                values[i, int(feature), 0 if single else labels.index(label)] = weight
-    return values[:, :, 0] if single else values
 
 
 def _explanation(name: str, thing: Explanation) -> Given:
@@ -161,29 +112,6 @@ def _explanation(name: str, thing: Explanation) -> Given:
     unnamed = features == [f"x{i + 1}" for i in range(len(features))]
     ranks = None if np.isin(thing.probabilities, (0, 1)).all() else thing.probabilities
     return Given(name, thing.masks, None if unnamed else list(features), thing.index, ranks)
-
-
-def _numbers(name: str, thing: Any) -> NDArray[Any]:
-    values = as_array(thing)
-    if values.dtype == object:
-        try:
-            values = values.astype(np.float64)
-        except (TypeError, ValueError):
-            values = np.asarray(None)
-    if values.dtype.kind not in "biuf" or values.ndim not in (2, 3):
-        shape = "" if values.ndim == 0 else f" of shape {values.shape}"
-        raise InputError(
-            f"explanation {name!r} must be a table of numbers (rows, features) but is a "
-            f"{type(thing).__name__}{shape}."
-        )
-    return compact(values)
-
-
-def compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Zeros and ones as booleans: an eighth of the memory, for a million rows."""
-    if values.dtype != bool and bool(np.isin(values, (0, 1)).all()):
-        return values.astype(bool)
-    return values
 
 
 def _frame(name: str, frame: pd.DataFrame, features: Sequence[str], id_column: str | None) -> Given:
@@ -242,7 +170,7 @@ def _file(name: str, path: Path, features: Sequence[str], id_column: str | None)
         raise InputError(f"the masks {path} are not a file; check the path.")
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return Given(name, _numbers(name, _array(path)))
+        return Given(name, numbers(name, _array(path)))
     if suffix == ".npz":
         return _archive(name, path)
     if suffix not in _TABLES:
@@ -319,7 +247,7 @@ def _archive(name: str, path: Path) -> Given:
     ids = next((parts[k] for k in ("index", "ids") if k in parts), None)
     return Given(
         name,
-        _numbers(name, parts[key]),
+        numbers(name, parts[key]),
         None if names is None else [str(n) for n in names],
         ids,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmasked import notebook
 from unmasked.auditing import verdicts
 from unmasked.auditing.health import Health
 from unmasked.auditing.others import NO_MODEL, POSTHOC_BLIND, ROAR_BLIND
@@ -246,16 +246,14 @@ class AuditResult:
 
     def _repr_html_(self) -> str:
         """For notebooks: the verdicts and the comparison."""
-        lines = "".join(f"<li>{escape(line)}</li>" for line in self.summary)
         heads = ["", "verdict", "nats", *(t for n, t in COLUMNS.items() if self._has(n))]
-        rows = ""
+        rows = []
         for one in self.explanations:
-            cells = [one.name, one.verdict, str(one.encoding_nats)]
-            cells += [str(one.metrics[n]) for n in COLUMNS if self._has(n)]
-            rows += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
-        header = "".join(f"<th>{escape(head)}</th>" for head in heads)
-        return (
-            f"<ul>{lines}</ul><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
+            figures = [str(one.metrics[n]) for n in COLUMNS if self._has(n)]
+            rows.append([one.name, one.verdict, str(one.encoding_nats), *figures])
+        return notebook.block(
+            notebook.lines([f"Audit of {len(self.table):,} rows", *self.summary]),
+            notebook.table(heads, rows),
         )
 
     def _has(self, name: str) -> bool:

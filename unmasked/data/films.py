@@ -104,14 +104,9 @@ def reading_bar(
     if not show or not total:
         yield lambda: None
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    from unmasked.bars import progress_bar
 
     columns = (
         TextColumn("{task.description}"),
@@ -121,7 +116,7 @@ def reading_bar(
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda: bar.advance(task)
 

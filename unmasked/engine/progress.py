@@ -44,16 +44,16 @@ class Bar(Shown):
 
     def __init__(self, title: str, epochs: int, show: Show) -> None:
         if watched(show):
-            from rich.console import Console
             from rich.progress import (
                 BarColumn,
                 MofNCompleteColumn,
-                Progress,
                 TextColumn,
                 TimeRemainingColumn,
             )
 
-            self._progress = Progress(
+            from unmasked.bars import progress_bar
+
+            self._progress = progress_bar(
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
@@ -61,7 +61,6 @@ class Bar(Shown):
                 TextColumn("{task.fields[note]}"),
                 TimeRemainingColumn(),
                 TextColumn("left"),
-                console=Console(stderr=True),
             )
             self._task = self._progress.add_task(title, total=epochs, note="")
 

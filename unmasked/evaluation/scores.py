@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from unmasked import notebook
 from unmasked.metrics import Interval
 
 ROWS = {
@@ -77,16 +78,30 @@ class Scores:
             "evaluator": self.evaluator,
         }
 
+    def _heads(self) -> list[str]:
+        micro = " (micro)" if self.micro else ""
+        return [METRICS[n] + (micro if n == "eauroc" else "") for n in self.rows["explanation"]]
+
+    def _title(self) -> str:
+        return (
+            f"{self.evaluator} on {self.count:,} rows, {self.fraction:.0%} of the features shown; "
+            "95% intervals"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same table as printed."""
+        names = list(self.rows["explanation"])
+        rows = [[ROWS[row], *(str(found[n]) for n in names)] for row, found in self.rows.items()]
+        return notebook.block(
+            notebook.lines([self._title()]),
+            notebook.table(["", *self._heads()], rows),
+            notebook.lines(f"note: {remark}" for remark in self.remarks),
+        )
+
     def __repr__(self) -> str:
         names = list(self.rows["explanation"])
-        micro = " (micro)" if self.micro else ""
         width = max(len(text) for text in ROWS.values())
-        lines = [
-            f"{self.evaluator} on {self.count:,} rows, {self.fraction:.0%} of the features shown; "
-            "95% intervals",
-            " " * width
-            + "".join(f"  {METRICS[n] + (micro if n == 'eauroc' else ''):>24}" for n in names),
-        ]
+        lines = [self._title(), " " * width + "".join(f"  {head:>24}" for head in self._heads())]
         for row, figures in self.rows.items():
             lines.append(f"{ROWS[row]:<{width}}" + "".join(f"  {figures[n]!s:>24}" for n in names))
         return "\n".join(lines + [f"note: {remark}" for remark in self.remarks])

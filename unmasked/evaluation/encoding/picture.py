@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from unmasked.errors import InputError
 from unmasked.evaluation.encoding.result import CANNOT_TELL, ENCODES, NO_SIGN, Encoding
-from unmasked.plots import ACCENT, MUTED, SHOWN
+from unmasked.plots import ACCENT, MUTED, SHOWN, axes, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,11 +19,7 @@ def forest(found: Mapping[str, Encoding], *, ax: Axes | None = None) -> Axes:
     """Each explanation's nats with their interval; grey lies between the two marks of the rule."""
     if not found:
         raise InputError("there must be at least one Encoding to draw but none came.")
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        size = (7.2, 1.2 + 0.42 * len(found))
-        ax = Figure(figsize=size, layout="constrained").subplots()
+    ax = axes(ax, 7.2, 1.2 + 0.42 * len(found))
     threshold = next(iter(found.values())).threshold
     ax.axvspan(threshold / 4, threshold, color=MUTED, alpha=0.25, linewidth=0)
     for place, one in enumerate(found.values()):
@@ -34,7 +30,7 @@ def forest(found: Mapping[str, Encoding], *, ax: Axes | None = None) -> Axes:
             one.verdict, (one.high, place), xytext=(8, 0), textcoords="offset points",
             va="center", fontsize=8, color=colour if one.verdict != CANNOT_TELL else "#444",
         )  # fmt: skip
-    ax.set_yticks(range(len(found)), list(found))
+    ax.set_yticks(range(len(found)), [literal(name) for name in found])
     ax.set_ylim(len(found) - 0.5, -0.5)
     least, most = min(e.low for e in found.values()), max(e.high for e in found.values())
     ax.set_xlim(
