@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, sync_playwright
 from small_studies import CHROMIUM, LiveServer, small_study
 
 from unmasked.study.database import Record, open_database
@@ -18,6 +20,38 @@ def launch(playwright) -> Browser:
     return playwright.chromium.launch(
         executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
     )
+
+
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def strict_page(browser: Browser) -> Iterator[Page]:
+    """A page whose errors fail the test, as does every request to elsewhere."""
+    context = browser.new_context(viewport={"width": 1366, "height": 860})
+    page = context.new_page()
+    problems: list[str] = []
+
+    def asked(url: str) -> None:
+        if not url.startswith("http://127.0.0.1:"):
+            problems.append(url)
+
+    def said(text: str) -> None:
+        if "Content Security Policy" in text:
+            problems.append(text)
+
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.on("request", lambda request: asked(request.url))
+    page.on("console", lambda message: said(message.text))
+    yield page
+    context.close()
+    assert not problems
 
 
 def saved(page: Page) -> None:
@@ -58,11 +92,11 @@ def tab_to(page: Page, selector: str) -> None:
 class Place:
     """A study that is served, and what is in its database."""
 
-    def __init__(self, folder: Path, readers: tuple[str, ...], cases: int) -> None:
+    def __init__(self, folder: Path, readers: tuple[str, ...], cases: int, port: int) -> None:
         self.made = small_study(folder, cases=cases, readers=readers)
         self.readers = readers
         self.study = read_study(self.made.folder)
-        self.server = LiveServer(self.made.folder, free_port("127.0.0.1", 8950))
+        self.server = LiveServer(self.made.folder, free_port("127.0.0.1", port))
 
     def link(self, reader: str) -> str:
         return f"{self.server.url}/r/{dict(self.made.readers)[reader]}"
@@ -84,6 +118,16 @@ class Place:
         database = open_database(self.study.answers, self.study.digest, write=False)
         index = self.readers.index(reader)
         case = self.study.readers[index].cases[number - 1].id
-        record = database.answers(index).get(case)
+        version = database.answers(index).get(case)
         database.close()
-        return {} if record is None else json.loads(record.content)
+        return {} if version is None else json.loads(version.record.content)
+
+
+@contextmanager
+def served(folder: Path, readers: tuple[str, ...], cases: int, *, port: int) -> Iterator[Place]:
+    """A study that is served from the first free port on; modules run at once, so each has its."""
+    place = Place(folder, readers, cases, port)
+    try:
+        yield place
+    finally:
+        place.server.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -144,6 +145,27 @@ def test_sufficiency_rates_and_their_intervals():
     assert pooled.judged == 80
 
 
+def test_a_reader_without_answers_has_dashes(tmp_path):
+    """And one case has no standard error; nothing says "nan"."""
+    places = simulated([0.4, 0.3, 0.2, 0.1], 4, 2, 0)
+    places[1] = NAN
+    places[0, 0], places[0, 1:] = [1, 2, 3, 4], NAN
+    found = analyse(ratings(places), draws=100)
+    words = write_analysis(tmp_path / "out", found, "")
+    for name in ("report.html", "tables.txt"):
+        text = (tmp_path / "out" / name).read_text(encoding="utf-8")
+        assert "nan" not in re.sub(r"base64,\S+", "", text)
+        assert "nothing ranked yet" in text
+    assert "± – over 1 case," in words[0]
+
+
+def test_methods_that_share_the_best_rank_are_both_named():
+    places = np.array([[1.0, 1, 3, 4]] * 6)[None]
+    assert findings(analyse(ratings(places), draws=100))[0] == (
+        "REAL-X and L2X share the best mean rank, 1.00, over 6 cases."
+    )
+
+
 def test_nothing_ranked_is_said():
     with pytest.raises(InputError, match="at least one case"):
         analyse(ratings(np.full((2, 3, 4), NAN)))
@@ -170,10 +192,9 @@ def answered(tmp_path_factory):
                 "sufficient": [m == "REAL-X" for m in methods],
                 "remark": "clear" if n == 0 else "",
             }
-            base = database.save_answer(
-                r, case.id, {**content, "places": [None] * 4}, base=0, change="first one"
-            )
-            database.save_answer(r, case.id, content, base=base.id, change="second one")
+            empty = {**content, "places": [None] * 4}
+            database.save_answer(r, case.id, empty, base=0, change="first one")
+            database.save_answer(r, case.id, content, base=1, change="second one")
     database.close()
     return made
 
@@ -212,11 +233,13 @@ def test_the_analysis_is_written_whole(answered, tmp_path):
     out = tmp_path / "out"
     words = write_analysis(out, found, "unmasked study analyse")
     assert "REAL-X was ranked best: mean rank 1.00" in words[0]
+    assert "Ann and Bo have not finished: these figures can still change." in words
     results = json.loads((out / "results.json").read_text())
     assert results["missing"][-1]["missing_rankings"] == 1
     assert len(results["rows"]) == 3 * 4
     assert len(results["pairs"]) == 3 * 6
     assert results["published"]["L2X"] == [3.57, 0.1]
+    assert results["not_finished"] == ["Ann", "Bo"]
     assert {r["reader"] for r in results["remarks"]} == {"Ann", "Bo"}
     lines = (out / "ratings.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 8 * 4  # missing ones have their line too

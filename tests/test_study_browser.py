@@ -1,69 +1,49 @@
-"""Readers at work in a real browser: every answer that a page shows as saved is there."""
+"""Readers at work in a real browser: mouse, keyboard, finger; every page, at every size."""
 
 from __future__ import annotations
 
-import json
 import re
-import resource
 from pathlib import Path
 
 import pytest
-from small_studies import CHROMIUM, wait_for
+from small_studies import CHROMIUM
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-from playwright.sync_api import expect, sync_playwright  # noqa: E402
-from study_browsers import Place, accessible, choose, drag, launch, saved, tab_to  # noqa: E402
+from playwright.sync_api import expect  # noqa: E402
+from study_browsers import (  # noqa: E402
+    a_browser,
+    accessible,
+    choose,
+    drag,
+    saved,
+    served,
+    strict_page,
+    tab_to,
+)
 from study_pictures import FOLDER, NAMES, take  # noqa: E402
 
-READERS = ("mouse", "keyboard", "reload", "left", "right", "killed", "full", "offline", "touch")
-READERS += ("windows", "looking", "slow", "lost")
+READERS = ("mouse", "keyboard", "left", "right", "touch", "looking", "pieces")
 CASES = 2
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        browser = launch(playwright)
+    with a_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("browser"), READERS, CASES)
-    yield place
-    place.server.stop()
+    with served(tmp_path_factory.mktemp("browser"), READERS, CASES, port=8950) as place:
+        yield place
 
 
 @pytest.fixture
 def page(browser):
-    """A page whose errors fail the test, as does every request to elsewhere."""
-    context = browser.new_context(viewport={"width": 1366, "height": 860})
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith("http://127.0.0.1:")
-            else page.problems.append(request.url)
-        ),
-    )
-    page.on(
-        "console",
-        lambda message: (
-            page.problems.append(message.text)
-            if "Content Security Policy" in message.text
-            else None
-        ),
-    )
-    yield page
-    context.close()
-    assert not page.problems
+    with strict_page(browser) as page:
+        yield page
 
 
 def test_a_whole_study_with_the_mouse(place, page):
@@ -80,6 +60,9 @@ def test_a_whole_study_with_the_mouse(place, page):
     page.fill("#remark", "heart's edge is missing")
     saved(page)
     accessible(page)
+    progress = page.locator("#progress")
+    assert progress.get_attribute("value") == "1"
+    assert progress.get_attribute("aria-label") == "1 of 2 cases answered"
     assert place.stored("mouse") == {
         "places": [2, 1, 2, 4],
         "sufficient": [False, True, False, False],
@@ -90,7 +73,7 @@ def test_a_whole_study_with_the_mouse(place, page):
     page.click("#next")  # goes when the answer is saved
     page.wait_for_url("**/case/2")
     assert place.stored("mouse")["places"] == [2, 1, 2, 3]
-    assert page.locator("#progress").get_attribute("value") == "1"
+    assert progress.get_attribute("value") == "1"
     for option in range(4):
         drag(page, option, 1)
     page.check("#none")
@@ -159,19 +142,6 @@ def test_a_whole_study_with_the_keyboard_alone(place, page):
     assert place.stored("keyboard", 2)["places"] == [1, 2, 3, 4]
 
 
-def test_reloading_in_mid_case_loses_nothing(place, page):
-    page.goto(place.link("reload") + "/case/1")
-    choose(page, 0, 1)
-    choose(page, 1, 2)
-    page.fill("#remark", "half a rem")
-    page.reload()  # at once: the remark is still on its way
-    expect(page.locator("#remark")).to_have_value("half a rem")
-    expect(page.locator("#words")).to_have_text("1st: A, 2nd: B")
-    saved(page)
-    assert place.stored("reload")["remark"] == "half a rem"
-    assert place.stored("reload")["places"] == [1, 2, None, None]
-
-
 def test_two_readers_at_once(place, browser):
     pages = {name: browser.new_context().new_page() for name in ("left", "right")}
     orders = {"left": (1, 2, 3, 4), "right": (4, 3, 2, 1)}
@@ -186,111 +156,23 @@ def test_two_readers_at_once(place, browser):
         page.context.close()
 
 
-def test_killed_and_restarted_between_two_answers(place, page):
-    page.goto(place.link("killed") + "/case/1")
-    choose(page, 0, 1)
-    saved(page)
-    place.server.kill()
-    assert place.stored("killed")["places"] == [1, None, None, None]  # it was on the disk
-    choose(page, 1, 2)
-    page.wait_for_selector("#problem:visible")
-    expect(page.locator("#saved")).to_have_text("Not saved yet")
-    expect(page.locator("#problem")).to_contain_text("stay on this page")
-    accessible(page)
-    choose(page, 2, 3)
-    assert place.stored("killed")["places"] == [1, None, None, None]
-    page.click("#next")  # does not leave with an answer that is not saved
-    assert page.url.endswith("/case/1")
-    place.server.start()
-    page.wait_for_url("**/case/*")
-    wait_for(lambda: place.stored("killed")["places"] == [1, 2, 3, None])
-    saved(page)
-    expect(page.locator("#problem")).to_be_hidden()
-
-
-def test_saved_is_said_after_the_servers_reply_and_not_before(place, page):
-    held = []
-
-    def hold_the_first(route) -> None:
-        route.continue_() if held else held.append(route)
-
-    page.goto(place.link("slow") + "/case/1")
-    page.route("**/answer/*", hold_the_first)
-    choose(page, 0, 1)
-    expect(page.locator("#saved")).to_have_text("Saving…")
-    page.click("#next")  # waits, too
-    choose(page, 1, 2)
-    assert len(held) == 1
-    assert page.locator("#saved").get_attribute("data-state") == "saving"
-    assert page.url.endswith("/case/1")
-    assert place.stored("slow") == {}
-    held[0].continue_()
-    page.wait_for_url("**/case/2")
-    assert place.stored("slow")["places"] == [1, 2, None, None]
-
-
-def test_a_reply_that_is_lost_does_not_save_twice(place, page):
-    def lose(route) -> None:
-        route.fetch()  # the server has it
-        route.abort()  # the page does not know
-        page.unroute("**/answer/*")
-
-    page.goto(place.link("lost") + "/case/1")
-    page.route("**/answer/*", lose)
-    choose(page, 0, 1)
-    page.wait_for_selector("#problem:visible")
-    choose(page, 1, 2)
-    saved(page)
-    places = [json.loads(record.content)["places"] for record in place.records("lost")]
-    assert places == [[1, None, None, None], [1, 2, None, None]]
-
-
-def test_a_full_disk_is_said_and_the_page_keeps_everything(place, page):
-    page.goto(place.link("full") + "/case/1")
-    choose(page, 0, 4)
-    saved(page)
-    pid = place.server.process.pid
-    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (512, before[1]))  # stands in for a full disk
-    choose(page, 1, 3)
-    page.wait_for_selector("#problem:visible")
-    expect(page.locator("#problem")).to_contain_text("Nothing was saved")
-    expect(page.locator("#words")).to_have_text("1st: B, 2nd: A")  # still on the page
-    assert place.stored("full")["places"] == [4, None, None, None]
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
-    saved(page)
-    assert place.stored("full")["places"] == [4, 3, None, None]
-
-
-def test_losing_the_network_and_closing_the_tab_loses_nothing(place, page):
-    page.goto(place.link("offline") + "/case/1")
-    choose(page, 0, 2)
-    saved(page)
-    page.context.set_offline(True)
-    choose(page, 1, 1)
-    page.wait_for_selector("#problem:visible")
-    context = page.context
-    page.close()
-    context.set_offline(False)
-    assert place.stored("offline")["places"] == [2, None, None, None]
-    again = context.new_page()
-    again.goto(place.link("offline") + "/case/1")  # the draft is sent when the page is back
-    saved(again)
-    wait_for(lambda: place.stored("offline")["places"] == [2, 1, None, None])
-    expect(again.locator("#words")).to_have_text("1st: B, 2nd: A")
-
-
-def test_two_windows_of_one_reader_do_not_overwrite_each_other(place, page):
-    other = page.context.new_page()
-    for window in (page, other):
-        window.goto(place.link("windows") + "/case/1")
-    choose(page, 0, 1)
-    saved(page)
-    choose(other, 0, 4)
-    expect(other.locator("#problem")).to_contain_text("another window")
-    assert place.stored("windows")["places"] == [1, None, None, None]
-    other.reload()
-    expect(other.locator("#words")).to_have_text("1st: A")
+@pytest.mark.parametrize(("width", "height"), [(1366, 720), (1180, 820), (820, 1180), (390, 844)])
+def test_pages_fit_the_screen(place, browser, width, height):
+    """Nothing sticks out sideways; a wide screen shows a case, with all its options, as a whole."""
+    touch = width < 1200
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, has_touch=touch, is_mobile=touch
+    )
+    page = context.new_page()
+    for url in (place.owner, place.link("looking"), place.link("looking") + "/case/1"):
+        page.goto(url)
+        assert page.evaluate("document.documentElement.scrollWidth") == width, url
+    if width > 1100:
+        assert page.evaluate("document.documentElement.scrollHeight") == height
+        steps = page.locator(".steps").bounding_box()
+        last = page.locator(".option .places").last.bounding_box()
+        assert last["y"] + last["height"] <= steps["y"]
+    context.close()
 
 
 def test_a_finger_on_a_tablet(place, browser):
@@ -328,6 +210,20 @@ def test_a_finger_on_a_tablet(place, browser):
     saved(page)
     assert place.stored("touch", 2)["places"] == [2, None, None, None]
     context.close()
+
+
+def test_pictures_that_do_not_load_are_said_and_fetched_again(place, page):
+    """An option whose selection is missing must not be taken for one that selects nothing."""
+    case = place.study.readers[READERS.index("pieces")].cases[0]
+    page.route(f"**/picture/{case.options[1].over}", lambda route: route.abort())
+    page.goto(place.link("pieces") + "/case/1")
+    expect(page.locator("#unseen")).to_be_visible()
+    accessible(page)
+    page.click(".option[data-option='1'] .view")
+    expect(page.locator("#caption")).to_have_text("Option B: not loaded yet")
+    page.unroute(f"**/picture/{case.options[1].over}")
+    expect(page.locator("#unseen")).to_be_hidden()
+    expect(page.locator("#caption")).to_have_text("Option B")
 
 
 def test_looking_at_an_image(place, page):

@@ -17,6 +17,7 @@ from small_studies import LiveServer, small_study, write_sources
 from typer.testing import CliRunner
 
 from unmasked.cli import app
+from unmasked.study.database import open_database
 from unmasked.study.folder import read_study
 from unmasked.study.guard import form_token
 from unmasked.study.serving import free_port
@@ -53,7 +54,7 @@ def test_from_images_to_a_report(tmp_path):
         "--reader", "Bo", "--url", url, "--title", "Hearts", "--instructions", text,
         "--methods", "REAL-X,L2X,INVASE",
     ).stdout  # fmt: skip
-    assert "3 cases, 3 methods, 2 readers" in made
+    assert "Cases: 3; methods: 3; readers: 2" in made
     links = dict(re.findall(r"^(Ann|Bo|owner): (\S+)$", made, re.M))
     server = LiveServer(folder, port)
     try:
@@ -74,7 +75,7 @@ def test_from_images_to_a_report(tmp_path):
                 assert reply.status_code == 200
         assert "revoked" in run("links", folder, "--reader", "Bo", "--revoke").stdout
         assert httpx.get(links["Bo"]).status_code == 403
-        renewed = run("links", folder, "--reader", "Bo", "--url", url).stdout
+        renewed = run("links", folder, "--reader", "Bo", "--url", url + "/").stdout
         assert httpx.get(renewed.split()[-1]).status_code == 200
         assert httpx.get(links["owner"]).status_code == 200
         run("close", folder)
@@ -84,6 +85,7 @@ def test_from_images_to_a_report(tmp_path):
     done = run("analyse", folder, "--draws", 200)
     assert "Friedman" in done.stdout
     assert (tmp_path / "readers-analysis" / "report.html").exists()
+    (tmp_path / "readers-analysis" / ".part").mkdir()  # an analysis that was killed
     results = json.loads(run("analyse", folder, "--draws", 200, "--json").stdout)
     assert results["missing"][-1]["missing_sufficiency"] == 6
     assert run("analyse", folder, "--draws", 200, "--quiet").stdout == ""
@@ -127,7 +129,23 @@ def test_a_port_in_use_names_the_next_free_one(tmp_path):
         assert named > port
         with socket.socket() as other:
             other.bind(("127.0.0.1", named))
-    assert "cannot" in refused("serve", made.folder, "--host", "192.0.2.1")
+        absent = tmp_path / "demo"
+        assert "in use" in refused("demo", "--out", absent, "--port", port)
+        assert not absent.exists()
+    for command in (["serve", made.folder], ["demo", "--out", absent]):
+        assert "cannot (" in refused(*command, "--host", "192.0.2.1")
+
+
+def test_the_demo_leaves_other_studies_alone(tmp_path):
+    """It would make their links anew, and the earlier ones would stop working."""
+    made = small_study(tmp_path)
+    assert "earlier demonstration" in refused("demo", "--out", made.folder)
+    (tmp_path / "empty").mkdir()
+    assert "earlier demonstration" in refused("demo", "--out", tmp_path / "empty")
+    study = read_study(made.folder)
+    database = open_database(study.answers, study.digest)
+    assert database.link(made.readers[0][1]) is not None
+    database.close()
 
 
 def test_databases_that_cannot_be_opened(tmp_path):
@@ -148,6 +166,8 @@ def test_databases_that_cannot_be_opened(tmp_path):
 def test_power_says_how_many_are_needed():
     text = run("power", "--effect", 0.9, "--readers", "1,2", "--studies", 200).stdout
     assert re.search(r"^1 reader: \d+ cases for a power of 0.8$", text, re.M)
+    assert "above a given other one in 90% of a reader's cases" in text
+    assert "1.30 for the best and 2.90 for each other one" in text
     data = json.loads(run("power", "--effect", 0.9, "--readers", "2", "--studies", 200,
                           "--json").stdout)  # fmt: skip
     assert data["cases"]["2"] <= 40

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import os
 import stat
 from collections import Counter
 from pathlib import Path
@@ -14,10 +15,17 @@ import pytest
 from PIL import Image
 from small_studies import METHODS, SECRET, small_study, write_sources
 
-from unmasked.errors import InputError, OutputError, SavedError
+from unmasked.errors import DataWarning, InputError, OutputError, SavedError
 from unmasked.study.create import create_study
 from unmasked.study.folder import read_study
-from unmasked.study.images import hide_png, over_png, read_image, read_mask, regions
+from unmasked.study.images import (
+    hide_png,
+    is_graded,
+    over_png,
+    read_image,
+    read_mask,
+    regions,
+)
 from unmasked.study.key import key_path, read_key
 from unmasked.study.manifest import find_manifest, read_manifest
 from unmasked.study.order import balanced_orders, williams
@@ -186,6 +194,39 @@ def test_nothing_is_overwritten_or_left_behind(tmp_path):
         create_study(tmp_path / "new", cases, ["Ann"], key=tmp_path / "file" / "key.json")
     (tmp_path / "file").unlink()
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_no_study_appears_without_its_key(tmp_path, monkeypatch):
+    """Killed between the two, a key is left; a study whose key is lost would waste its answers."""
+    moved = os.replace
+
+    def watched(part, folder) -> None:
+        assert key_path(tmp_path / "study").is_file()
+        moved(part, folder)
+
+    monkeypatch.setattr("unmasked.study.create.os.replace", watched)
+    small_study(tmp_path)
+
+    def fails(part, folder) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("unmasked.study.create.os.replace", fails)
+    with pytest.raises(OutputError, match="nothing was left behind"):
+        small_study(tmp_path / "b")
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["sources"]
+
+
+def test_masks_of_many_values_are_pointed_out(tmp_path):
+    """A heat map, or a JPEG of a mask, is shown wherever it is not zero."""
+    manifest = write_sources(tmp_path / "sources", 2)
+    heat = np.arange(64 * 64, dtype=np.uint8).reshape(64, 64)
+    Image.fromarray(heat).save(tmp_path / "sources" / "L2X-1.png")
+    with pytest.warns(DataWarning, match=r"1 masks, such as .*L2X-1\.png, have more than two"):
+        create_study(tmp_path / "study", read_manifest(manifest), ["Ann"])
+    coloured = np.zeros((16, 16, 4), np.uint8)
+    coloured[:8] = (230, 159, 0, 255)
+    Image.fromarray(coloured).save(tmp_path / "orange.png")
+    assert not is_graded(tmp_path / "orange.png")
 
 
 def manifest_with(folder: Path, change) -> Path:

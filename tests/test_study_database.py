@@ -13,7 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from unmasked.errors import SavedError
-from unmasked.study.database import Conflict, Finished, create_database, link_hash, open_database
+from unmasked.study.database import (
+    Conflict,
+    Finished,
+    Full,
+    create_database,
+    link_hash,
+    open_database,
+)
 
 DIGEST = "d" * 64
 
@@ -44,17 +51,44 @@ def test_links_know_whose_they_are(database):
 
 def test_answers_follow_one_another(database):
     first = database.save_answer(0, "c", {"n": 1}, base=0, change="one")
-    second = database.save_answer(0, "c", {"n": 2}, base=first.id, change="two")
-    assert database.save_answer(0, "c", {"n": 2}, base=first.id, change="two") == second
+    second = database.save_answer(0, "c", {"n": 2}, base=1, change="two")
+    assert database.save_answer(0, "c", {"n": 2}, base=1, change="two") == second
+    assert (first.number, second.number) == (1, 2)
     with pytest.raises(Conflict):
-        database.save_answer(0, "c", {"n": 3}, base=first.id, change="three")
+        database.save_answer(0, "c", {"n": 3}, base=1, change="three")
     assert database.answers(0)["c"] == second
     assert database.answers(1) == {}
     database.finish(0)
     with pytest.raises(Finished):
-        database.save_answer(0, "c", {"n": 3}, base=second.id, change="three")
+        database.save_answer(0, "c", {"n": 3}, base=2, change="three")
     kept = [record.content for record in database.records() if record.kind == "answer"]
     assert kept == ['{"n": 1}', '{"n": 2}']  # the earlier version is still there
+
+
+def test_versions_count_one_readers_answers_to_one_case(database):
+    """What a reader is told does not depend on what others do."""
+    for reader, case, base in ((1, "d", 0), (1, "d", 1), (0, "e", 0), (0, "c", 0), (0, "c", 1)):
+        database.save_answer(reader, case, {}, base=base, change=f"change {base}")
+    numbers = {case: version.number for case, version in database.answers(0).items()}
+    assert numbers == {"c": 2, "e": 1}
+    assert database.answers(1)["d"].number == 2
+
+
+def test_nobody_fills_the_disk(database, monkeypatch):
+    """A case takes so many versions, and so many bytes, and the others are not touched by that."""
+    monkeypatch.setattr("unmasked.study.database.MOST_VERSIONS", 3)
+    for n in range(3):
+        last = database.save_answer(0, "c", {"n": n}, base=n, change=f"change {n}")
+    with pytest.raises(Full):
+        database.save_answer(0, "c", {"n": 3}, base=3, change="change 3")
+    assert database.save_answer(0, "c", {"n": 2}, base=2, change="change 2") == last  # sent again
+    database.save_answer(0, "d", {"n": 0}, base=0, change="change 0")
+    database.save_answer(1, "c", {"n": 0}, base=0, change="change 0")
+    monkeypatch.setattr("unmasked.study.database.MOST_BYTES", 1000)
+    database.save_answer(0, "e", {"remark": "ü" * 500}, base=0, change="change 0")
+    with pytest.raises(Full):
+        database.save_answer(0, "e", {"remark": ""}, base=1, change="change 1")
+    assert len(database.records()) == 3 + 3 + 2 + 1
 
 
 @pytest.mark.parametrize(
@@ -89,9 +123,8 @@ def test_triggers_refuse_changes(database, path, statement):
     ],
 )
 def test_a_change_behind_the_triggers_is_seen(database, path, statement):
-    base = 0
     for n in range(4):
-        base = database.save_answer(0, "c", {"n": n}, base=base, change=f"change {n}").id
+        database.save_answer(0, "c", {"n": n}, base=n, change=f"change {n}")
     assert len(database.records()) == 7
     with sqlite3.connect(path) as other:
         other.execute("DROP TRIGGER no_update_of_record")
@@ -104,9 +137,8 @@ def test_a_change_behind_the_triggers_is_seen(database, path, statement):
 
 def test_many_writers_at_once_keep_one_chain(database):
     def work(reader: int) -> None:
-        base = 0
         for n in range(10):
-            base = database.save_answer(reader, "c", {"n": n}, base=base, change=f"{reader} {n}").id
+            database.save_answer(reader, "c", {"n": n}, base=n, change=f"{reader} {n}")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
@@ -129,11 +161,10 @@ def test_what_was_reported_as_saved_survives_kill_9(path):
         from pathlib import Path
         from unmasked.study.database import open_database
         database = open_database(Path({str(path)!r}), {DIGEST!r})
-        n = len(database.records())
-        base = max((r.id for r in database.answers(0).values()), default=0)
+        n = max((version.number for version in database.answers(0).values()), default=0)
         while True:
-            base = database.save_answer(0, "c", {{"n": n}}, base=base, change=f"change {{n}}").id
-            print(base, flush=True)
+            done = database.save_answer(0, "c", {{"n": n}}, base=n, change=f"change {{n}}")
+            print(done.record.id, flush=True)
             n += 1
     """
     saved = 0

@@ -5,13 +5,16 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import sqlite3
 
+import httpx
 import pytest
 from small_studies import Site, answer, small_study
 
 from unmasked.study.guard import HEADERS, Buckets, Limits, form_token
 from unmasked.study.server import STATIC
+from unmasked.study.serving import SETTINGS
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,7 @@ def test_answers_are_saved_and_shown_again(site):
     assert "&lt;b&gt;gut&lt;/b&gt;" in page
     assert "<b>gut" not in page
     assert "1st: A and B (tied)" in site.get(0, "/review").text
-    again = answer(4, 3, 2, 1, base=reply.json()["record"], change="change-2")
+    again = answer(4, 3, 2, 1, base=reply.json()["version"], change="change-2")
     assert site.put(0, case, again).status_code == 200
     lines = site.get(0, "/answers.csv").text.splitlines()
     assert lines[1:3] == ["1,A,4,yes,", "1,B,3,no,"]
@@ -81,6 +84,32 @@ def test_a_change_sent_twice_is_saved_once(site):
     second = site.put(0, case, answer(1, 2, 3, 4))  # its reply was lost
     assert first.json() == second.json()
     assert sum(record.case == case for record in site.database.records()) == 1
+
+
+def test_a_reader_is_told_nothing_about_how_busy_the_others_are(fresh):
+    """Versions count a reader's own answers to a case; numbers of records stay inside."""
+    first = fresh.put(0, fresh.case(0, 1), answer(1, 2, 3, 4)).json()
+    for case in (1, 2, 3):
+        assert fresh.put(1, fresh.case(1, case), answer(1, 2, 3, 4)).status_code == 200
+    second = fresh.put(0, fresh.case(0, 2), answer(1, 2, 3, 4)).json()
+    assert first["version"] == second["version"] == 1
+    assert set(second) == {"version", "time", "words"}
+    assert 'data-base="1"' in fresh.get(0, "/case/2").text
+
+
+def test_a_reader_cannot_fill_the_disk(fresh, monkeypatch):
+    monkeypatch.setattr("unmasked.study.database.MOST_VERSIONS", 2)
+    case = fresh.case(0, 1)
+    for n in range(2):
+        body = answer(1, 2, 3, 4, base=n, change=f"change-{n}")
+        assert fresh.put(0, case, body).status_code == 200
+    more = fresh.put(0, case, answer(4, 3, 2, 1, base=2, change="change-2"))
+    assert more.status_code == 409
+    assert "changed so often" in more.json()["error"]
+    assert "was saved last counts" in more.json()["error"]
+    assert len(fresh.database.records()) == 3 + 2  # links and answers
+    assert fresh.put(0, fresh.case(0, 2), answer(1, 2, 3, 4)).status_code == 200
+    assert fresh.put(1, fresh.case(1, 1), answer(1, 2, 3, 4)).status_code == 200
 
 
 def test_a_window_that_is_behind_cannot_overwrite(site):
@@ -142,7 +171,8 @@ def test_a_finished_study_cannot_be_changed(fresh):
     late = fresh.put(0, case, answer(4, 3, 2, 1, base=1, change="change-2"))
     assert late.status_code == 409
     assert "cannot be changed" in late.json()["error"]
-    assert fresh.get(0, "/case/1").status_code == 303
+    for path in ("/case/1", "/review", "/pause"):
+        assert fresh.get(0, path).status_code == 303
     assert "finished" in fresh.get(0).text
     assert fresh.put(1, fresh.case(1, 1), answer(1, 2, 3, 4)).status_code == 200
     fresh.database.close_study()
@@ -253,6 +283,34 @@ def test_floods_are_stopped(tmp_path):
         assert replies == [200] * 10 + [429] * 2
     finally:
         site.close()
+
+
+def test_silent_connections_are_closed(tmp_path, monkeypatch):
+    """Nothing asked, half a head, a body that does not come; a reader's connection lives on."""
+    monkeypatch.setattr("unmasked.study.connections.PATIENCE", 0.2)
+    site = Site(small_study(tmp_path))
+    try:
+        head = b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+        for begun in (b"", head[:20], head + b"half"):
+            with socket.create_connection(("127.0.0.1", site.port), timeout=20) as silent:
+                silent.sendall(begun)
+                assert silent.recv(100) == b""
+        assert site.get(0).status_code == 200
+    finally:
+        site.close()
+
+
+def test_many_connections_of_one_address_do_not_keep_others_out(site):
+    """More than the server takes in all, opened by somebody who asks for nothing."""
+    others = [
+        socket.create_connection(("127.0.0.1", site.port), source_address=("127.0.0.2", 0))
+        for _ in range(SETTINGS["limit_concurrency"] + 10)
+    ]
+    try:  # on a new connection: it is taken up after all of these
+        assert httpx.get(f"http://127.0.0.1:{site.port}/r/{site.secret(0)}").status_code == 200
+    finally:
+        for other in others:
+            other.close()
 
 
 def test_buckets_refill_with_time():

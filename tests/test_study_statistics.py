@@ -10,8 +10,18 @@ from scipy import stats
 
 from unmasked.errors import InputError
 from unmasked.study.agreement import clustered_alpha, kendall_w, krippendorff, mean_w
-from unmasked.study.power import Design, needed, power_of, power_table, simulate, with_ties
+from unmasked.study.analysis import Ratings, analyse
+from unmasked.study.power import (
+    Design,
+    first_is_best,
+    needed,
+    power_of,
+    power_table,
+    simulate,
+    with_ties,
+)
 from unmasked.study.ranking import (
+    clustered_wilson,
     friedman,
     friedman_statistic,
     holm,
@@ -76,6 +86,35 @@ def test_signed_ranks_equal_scipy(rng):
     smooth = rng.normal(0.4, 1, 25)
     assert signed_rank(smooth).p == stats.wilcoxon(smooth).pvalue
     assert signed_rank(np.zeros(5)).p == 1.0
+
+
+def test_signed_ranks_of_few_cases_are_exact(rng):
+    """By all 2ⁿ signs, with ties and with cases that have no difference; SciPy's, too."""
+    for cases in (1, 2, 5, 8):
+        few = rng.integers(-2, 4, (10, cases)) / 2
+        for row, p in zip(few, signed_rank_p(few), strict=True):
+            ranks = np.where(row == 0, 0, stats.rankdata(np.abs(row)) - (row == 0).sum())
+            signs = np.array(list(itertools.product([0, 1], repeat=cases)))
+            null, found = signs @ ranks, (row > 0) @ ranks
+            expected = min(1, 2 * min((null <= found).mean(), (null >= found).mean()))
+            assert p == pytest.approx(expected, abs=1e-12)
+            assert signed_rank(row).p == pytest.approx(expected, abs=1e-12)
+    few = np.array([-0.5, 0.5, 1.5, 1.5, 2.5, 0, 2])
+    theirs = stats.wilcoxon(few)
+    assert (signed_rank(few).statistic, signed_rank(few).p) == pytest.approx(
+        (theirs.statistic, theirs.pvalue)
+    )
+
+
+def test_ties_between_means_of_three_readers_are_ties(rng):
+    """4/3 − 1 and 2 − 5/3 differ in the last bit: a test on sums, which are exact, tells."""
+    for readers in (3, 7):
+        sums = mid_ranks(rng.integers(1, 5, (readers, 20, 4))).sum(0)  # (cases, methods)
+        for a, b in itertools.combinations(range(4), 2):
+            expected = stats.wilcoxon(sums[:, a] - sums[:, b]).pvalue
+            means = sums[:, a] / readers - sums[:, b] / readers
+            assert signed_rank(means).p == pytest.approx(expected, rel=1e-12)
+            assert signed_rank_p(means) == pytest.approx(expected, rel=1e-9)
 
 
 def test_holm_by_its_definition(rng):
@@ -190,6 +229,32 @@ def test_wilson_equals_scipy():
     assert np.isnan(wilson(0, 0)).all()
 
 
+def test_rates_of_cases_with_several_answers(rng):
+    """One answer each: Wilson's. Copies are worth nothing. All alike: as if each case had one."""
+    one = (rng.random(40) < 0.7).astype(float)
+    plain = wilson(one.sum(), 40)
+    assert clustered_wilson(one, np.ones(40)) == pytest.approx(plain)
+    assert clustered_wilson(3 * one, np.full(40, 3.0)) == pytest.approx(plain)
+    assert clustered_wilson(np.full(40, 2.0), np.full(40, 2.0)) == pytest.approx(wilson(40, 40))
+    assert clustered_wilson(np.zeros(40), np.full(40, 2.0)) == pytest.approx(wilson(0, 40))
+    assert clustered_wilson(np.ones(40), np.full(40, 2.0)) == pytest.approx(wilson(40, 80))
+    missing = np.array([1.0] * 20 + [0.0] * 20)  # half the cases were not judged
+    assert clustered_wilson(one * missing, missing) == pytest.approx(wilson(one[:20].sum(), 20))
+    assert np.isnan(clustered_wilson(np.zeros(3), np.zeros(3))).all()
+
+
+def test_intervals_of_rates_near_one_hold_their_promise(rng):
+    """20 cases, 2 readers who agree half the time, a rate of 95%: 4 standard errors of 1,000."""
+    covered = 0
+    for _ in range(1000):
+        case = rng.random(20) < 0.95
+        own = rng.random((2, 20)) < 0.95
+        said = np.where(rng.random((2, 20)) < np.sqrt(0.5), case, own)
+        low, high = clustered_wilson(said.sum(0).astype(float), np.full(20, 2.0))
+        covered += low <= 0.95 <= high
+    assert covered / 1000 > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 1000)  # the bootstrap: 0.78
+
+
 # ---------------------------------------------------------------------- power
 
 
@@ -230,6 +295,34 @@ def test_power_of_two_methods_is_that_of_the_test_itself():
     rejects = (2 * stats.norm.sf(np.abs(2 * wins - 40) / np.sqrt(40)) < 0.05) & (wins > 20)
     exact = stats.binom.pmf(wins, 40, 0.75)[rejects].sum()
     assert found.power == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 4000))
+
+
+@pytest.mark.parametrize(
+    ("cases", "readers", "effect"), [(10, 3, 0.92), (20, 3, 0.8), (30, 1, 0.8)]
+)
+def test_simulated_studies_are_judged_as_real_ones(cases, readers, effect):
+    """Each study alone, by `analyse`: the same ones succeed."""
+    places = simulate(Design(effect), cases, readers, 25, np.random.default_rng(0))
+    found = first_is_best(mid_ranks(places).mean(1), 0.05)
+    assert 3 <= found.sum() <= 22
+    names = ("a", "b", "c", "d")
+    for study, succeeded in zip(places, found, strict=True):
+        empty = np.full(study.shape, NAN)
+        ratings = Ratings(tuple("xyz"[:readers]), ("c",) * cases, names, study, empty)
+        pairs = analyse(ratings, draws=100).pooled.pairs
+        best = [p.p_holm < 0.05 and p.difference < 0 for p in pairs if p.first == "a"]
+        assert all(best) == succeeded
+
+
+def test_the_effect_is_a_mean_rank():
+    """1 + (k − 1)(1 − effect), each other method sharing the rest: within 5 standard errors."""
+    for methods in (2, 4):
+        design = Design(effect=0.8, methods=methods, ties=0.0)
+        places = simulate(design, 100, 1, 100, np.random.default_rng(0)).reshape(-1, methods)
+        error = 5 * places.std(0) / np.sqrt(len(places))
+        best, others = design.mean_ranks
+        assert abs(places[:, 0].mean() - best) < error[0]
+        assert (np.abs(places[:, 1:].mean(0) - others) < error[1:]).all()
 
 
 def test_power_is_seeded_and_grows():

@@ -89,10 +89,11 @@ def create(
             key=key,
         )
         typer.echo(
-            f"{made.cases} cases, {len(made.methods)} methods, {len(made.readers)} readers: "
+            f"Cases: {made.cases}; methods: {len(made.methods)}; readers: {len(made.readers)}; in "
             f"{made.folder}\nThe key, which nobody who reads should see: {made.key}\n\n"
             "Links, shown this once (`unmasked study links` makes new ones):"
         )
+        url = url.rstrip("/")
         for name, secret in made.readers:
             typer.echo(f"{name}: {url}/r/{secret}")
         typer.echo(f"owner: {url}/o/{made.owner}\n\nServe it: unmasked study serve {made.folder}")
@@ -131,7 +132,8 @@ def serve(folder: Folder, host: Host = "127.0.0.1", port: Port = 8765, name: Nam
             if host not in ("127.0.0.1", "localhost", "::1"):
                 typer.echo(
                     "note: other computers can reach it, without encryption; use it in a network "
-                    "that you trust, or behind a proxy that speaks HTTPS.",
+                    "that you trust, or behind a proxy that speaks HTTPS. Links must have an "
+                    "address that readers can reach: unmasked study links FOLDER --url URL.",
                     err=True,
                 )
 
@@ -161,7 +163,7 @@ def links(
 
         names = [*(reader or []), *(["owner"] if owner else [])]
         for name, path in renew_links(folder, names, revoke=revoke):
-            typer.echo(f"{name}: {url}{path}" if path else f"{name}: revoked")
+            typer.echo(f"{name}: {url.rstrip('/')}{path}" if path else f"{name}: revoked")
 
 
 @app.command()
@@ -191,13 +193,22 @@ def demo(
 ) -> None:
     """Try it: a small study on drawn X-rays, served at once to two example readers."""
     with one_sentence_errors(STOPPED):
-        from unmasked.study.serving import PORT, free_port, require_packages, serve_study
+        from unmasked.study.serving import (
+            PORT,
+            bound_socket,
+            free_port,
+            require_packages,
+            serve_study,
+        )
 
         require_packages()
-        from unmasked.study.demo import create_demo
+        from unmasked.study.demo import check_demo, create_demo
         from unmasked.study.links import renew_links
 
+        chosen = free_port(host, PORT) if port is None else port
+        bound_socket(host, chosen).close()  # a port in use is told before links are made anew
         if out.exists():  # a demonstration that goes on
+            check_demo(out)
             secrets = [path for _, path in renew_links(out)]
         else:
             made = create_demo(out, cases=cases, seed=seed)
@@ -213,7 +224,6 @@ def demo(
                 err=True,
             )
 
-        chosen = free_port(host, PORT) if port is None else port
         serve_study(out, host=host, port=chosen, ready=ready)
 
 
@@ -257,21 +267,34 @@ def analyse(
 def power(
     effect: Annotated[
         float,
-        typer.Option(help="Share of cases in which a reader prefers the best method to another."),
+        typer.Option(
+            help="Share of cases in which a reader, made to choose, puts the best method above a "
+            "given other one; 0.5 is no effect. All others are supposed equally good."
+        ),
     ],
     methods: Annotated[int, typer.Option(help="How many methods are compared.")] = 4,
     readers: Annotated[str, typer.Option(help="Numbers of readers to try.")] = "1,2,3,4",
     agreement: Annotated[
-        float, typer.Option(help="What readers see alike beyond the effect, from 0 to below 1.")
+        float,
+        typer.Option(
+            help="Correlation of what two readers see in a case, beyond the effect: 0, each sees "
+            "something else; near 1, a second reader adds nothing."
+        ),
     ] = 0.5,
-    ties: Annotated[float, typer.Option(help="Share of equally good pairs that are tied.")] = 0.1,
-    wanted: Annotated[float, typer.Option("--power", help="The power that is wanted.")] = 0.8,
+    ties: Annotated[float, typer.Option(help="How often two equally good methods are tied.")] = 0.1,
+    wanted: Annotated[
+        float, typer.Option("--power", help="Share of studies that should succeed.")
+    ] = 0.8,
     level: Annotated[float, typer.Option(help="Level of the tests.")] = 0.05,
     studies: Annotated[int, typer.Option(help="Simulated studies for each size.", min=100)] = 1000,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """How many cases and readers are needed, by simulated studies."""
+    """How many cases and readers are needed, by simulated studies.
+
+    A study succeeds when the best method is better than every other one: Wilcoxon's test over
+    cases, after Holm's correction over all pairs, as in study analyse.
+    """
     with one_sentence_errors():
         from unmasked.study.power import CASES, Design, needed, power_table
 
@@ -292,9 +315,18 @@ def power(
             from json import dumps
 
             typer.echo(
-                dumps({**asdict(design), "rows": [asdict(r) for r in rows], "cases": enough})
+                dumps(
+                    {**asdict(design), "mean_ranks": design.mean_ranks}
+                    | {"rows": [asdict(r) for r in rows], "cases": enough}
+                )
             )
             return
+        best, others = design.mean_ranks
+        typer.echo(
+            f"Supposed: the best of {methods} methods stands above a given other one in "
+            f"{effect:.0%} of a reader's cases.\nMean ranks are then {best:.2f} for the best and "
+            f"{others:.2f} for each other one, before ties.\n"
+        )
         typer.echo("readers  cases  power (± SE)   Friedman")
         for row in rows:
             typer.echo(

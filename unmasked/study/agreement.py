@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from unmasked.study.ranking import Floats, interval, mid_ranks
 
 Level = Literal["ordinal", "nominal"]
+_AT_ONCE = 5_000_000  # numbers
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ def mean_w(places: Floats, *, draws: int, seed: int) -> Agreement:
         usable = ~np.isnan(here)
         values.append(here[usable])
         ranked = ranked[usable]
-        shuffled = rng.permuted(np.broadcast_to(ranked, (draws, *ranked.shape)), axis=-1)
-        null += kendall_w(shuffled).sum(-1)
+        for some in np.array_split(np.arange(draws), 1 + draws * ranked.size // _AT_ONCE):
+            shuffled = rng.permuted(np.broadcast_to(ranked, (len(some), *ranked.shape)), axis=-1)
+            null[some] += kendall_w(shuffled).sum(-1)
         weights += int(usable.sum())
     if not weights:
         nan = float("nan")

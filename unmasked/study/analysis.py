@@ -22,6 +22,7 @@ from unmasked.study.key import key_path, read_key
 from unmasked.study.ranking import (
     Floats,
     Test,
+    clustered_wilson,
     friedman,
     holm,
     interval,
@@ -29,7 +30,6 @@ from unmasked.study.ranking import (
     resampled,
     shared_ranks,
     signed_rank,
-    wilson,
 )
 
 POOLED = "all readers"
@@ -57,6 +57,8 @@ class Ratings:
     """(reader, case, remark)."""
     changes: int = 0
     """How many answers were given again after they had been complete."""
+    unfinished: tuple[str, ...] = ()
+    """Readers who can still change their answers."""
 
     def of(self, reader: int) -> Ratings:
         """One reader's."""
@@ -163,6 +165,9 @@ def unblind(study: Study, key: dict[str, Any], records: list[Record]) -> Ratings
     positions = np.full(shape, np.nan)
     last: dict[tuple[int, str], Answer] = {}
     changes = 0
+    done = {record.reader for record in records if record.kind == "finish"}
+    if any(record.kind == "close" for record in records):
+        done |= set(range(len(study.readers)))
     for record in records:
         if record.kind != "answer" or record.reader is None or record.case is None:
             continue
@@ -193,6 +198,7 @@ def unblind(study: Study, key: dict[str, Any], records: list[Record]) -> Ratings
         labels=tuple(case["label"] for case in key["cases"]),
         remarks=tuple(remarks),
         changes=changes,
+        unfinished=tuple(r.name for i, r in enumerate(study.readers) if i not in done),
     )
 
 
@@ -251,10 +257,8 @@ def _method(
     low, high = _interval(ranks, draws, seed)
     enough = ratings.sufficient[..., j]
     judged = enough[~np.isnan(enough)]
-    several = len(ratings.readers) > 1
-    rate_low, rate_high = (
-        _interval(enough, draws, seed) if several else wilson(int(judged.sum()), len(judged))
-    )
+    said = (~np.isnan(enough)).sum(0).astype(float)  # (cases,): by how many readers
+    rate_low, rate_high = clustered_wilson(np.nansum(enough, 0), said)
     return MethodResult(
         method=ratings.methods[j],
         rankings=len(given),

@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from unmasked.errors import InputError, OutputError
+from unmasked.errors import DataWarning, InputError, OutputError
 from unmasked.study.database import create_database
 from unmasked.study.folder import (
     ANSWERS,
@@ -29,7 +30,15 @@ from unmasked.study.folder import (
     PICTURES,
     sha256,
 )
-from unmasked.study.images import hide_png, image_png, over_png, read_image, read_mask, regions
+from unmasked.study.images import (
+    hide_png,
+    image_png,
+    is_graded,
+    over_png,
+    read_image,
+    read_mask,
+    regions,
+)
 from unmasked.study.key import key_path
 from unmasked.study.manifest import SourceCase
 from unmasked.study.order import balanced_orders
@@ -113,8 +122,13 @@ def create_study(
         (part / DIGEST).write_text(f"{sha256(text)}  {MANIFEST}\n", encoding="ascii")
         tokens, owner = secrets_of_links
         create_database(part / ANSWERS, sha256(text), tokens, owner)
-        os.replace(part, folder)
-        _write_key(key, key_text, folder)
+        # The key first: answers to a study whose key was never written could not be read.
+        _write_key(key, key_text)
+        try:
+            os.replace(part, folder)
+        except BaseException:
+            key.unlink()
+            raise
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         raise OutputError(
@@ -124,6 +138,14 @@ def create_study(
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+    if plan.graded:
+        warnings.warn(
+            f"{len(plan.graded)} masks, such as {plan.graded[0]}, have more than two values; "
+            "whatever is not zero is shown to readers, so give them as two values if some of it "
+            "should not be.",
+            DataWarning,
+            stacklevel=2,
+        )
     methods = tuple(drawn[0].masks)
     named = tuple(zip(readers, tokens, strict=True))
     return Created(folder, key, len(drawn), methods, named, owner)
@@ -164,6 +186,7 @@ class _Plan:
         self.cases, self.readers, self.wording = cases, readers, wording
         self.secret, self.seed = secret, seed
         self.methods = list(cases[0].masks)
+        self.graded: list[Path] = []  # masks that say more than shown or not
         count = len(cases)
         rng = np.random.default_rng(int.from_bytes(hmac.digest(secret, b"order", "sha256")))
         self.places = [rng.permutation(count) for _ in readers]  # which case comes when
@@ -256,6 +279,8 @@ class _Plan:
             made = {self._file(i, "", "image"): image_png(image)}
             for method, path in case.masks.items():
                 values = regions(read_mask(path, size))
+                if is_graded(path):
+                    self.graded.append(path)
                 made[self._file(i, method, "over")] = over_png(values)
                 made[self._file(i, method, "hide")] = hide_png(values)
             for name in sorted(made):  # an order that has nothing to do with the methods'
@@ -265,19 +290,15 @@ class _Plan:
         return sizes, files
 
 
-def _write_key(path: Path, data: bytes, folder: Path) -> None:
-    """A new file that only its owner can read; without it the study is of no use and goes too."""
+def _write_key(path: Path, data: bytes) -> None:
+    """A new file that only its owner can read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        path.unlink(missing_ok=True)
         raise

@@ -21,12 +21,16 @@ from typing import Any
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
+    Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
     Text,
+    cast,
     create_engine,
     event,
     func,
@@ -36,6 +40,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from unmasked.errors import SavedError
 
+MOST_VERSIONS = 1000
+"""How often a reader may answer one case: far more than work needs, and no disk is filled by it."""
+MOST_BYTES = 1_000_000
+"""What all versions of one answer may take together; a remark is most of it."""
 _PATIENCE = 3.0  # seconds to wait for another writer; the page gives up after ten
 _metadata = MetaData()
 _study = Table("study", _metadata, Column("digest", String, nullable=False))
@@ -59,6 +67,7 @@ _records = Table(
     Column("change", String),
     Column("content", Text, nullable=False),
     Column("digest", String, nullable=False),
+    Index("record_of_case", "kind", "reader", "case"),
     sqlite_autoincrement=True,
 )
 _TRIGGERS = [
@@ -90,6 +99,17 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Version:
+    """The answer to a case that counts, and how many there have been, it included.
+
+    Readers are told this number, never a record's, which would tell how busy the others are.
+    """
+
+    number: int
+    record: Record
+
+
+@dataclass(frozen=True)
 class Link:
     """Whose link it is: a reader's number, from 0, or None for the owner's."""
 
@@ -102,6 +122,10 @@ class Conflict(Exception):
 
 class Finished(Exception):
     """The reader has finished, or the study is closed: nothing can be changed any more."""
+
+
+class Full(Exception):
+    """A case was answered so often that no more is kept."""
 
 
 def create_database(path: Path, digest: str, readers: list[str], owner: str) -> None:
@@ -224,22 +248,25 @@ class Database:
 
     def save_answer(
         self, reader: int, case: str, content: dict[str, Any], *, base: int, change: str
-    ) -> Record:
-        """Append an answer that was given on top of record ``base`` (0: the first).
+    ) -> Version:
+        """Append an answer that was given on top of version ``base`` (0: the first).
 
         ``change`` names the change: sent again, because its reply was lost, it is not saved twice.
         """
         with self.transaction() as connection:
             last = self._last(connection, reader, case)
-            if last is not None and last.change == change:
+            if last is not None and last.record.change == change:
                 return last
             if self._over(connection, reader):
                 raise Finished
-            if (last.id if last else 0) != base:
+            if (last.number if last else 0) != base:
                 raise Conflict
-            return self._append(
+            if base >= MOST_VERSIONS or self._bytes(connection, reader, case) > MOST_BYTES:
+                raise Full
+            record = self._append(
                 connection, reader, "answer", case=case, change=change, content=content
             )
+            return Version(base + 1, record)
 
     def finish(self, reader: int) -> None:
         """The reader is done; nothing of theirs changes after this."""
@@ -263,16 +290,19 @@ class Database:
         with self.reading() as connection:
             return self._over(connection, reader)
 
-    def answers(self, reader: int) -> dict[str, Record]:
+    def answers(self, reader: int) -> dict[str, Version]:
         """{case: the last answer to it} of one reader."""
         newest = (
-            select(func.max(_records.c.id))
+            select(func.max(_records.c.id).label("id"), func.count().label("number"))
             .where(_records.c.reader == reader, _records.c.kind == "answer")
             .group_by(_records.c.case)
+            .subquery()
         )
+        query = select(newest.c.number, _records).join(newest, _records.c.id == newest.c.id)
         with self.reading() as connection:
-            rows = connection.execute(select(_records).where(_records.c.id.in_(newest)))
-            return {row.case: Record(*row) for row in rows}
+            return {
+                row.case: Version(row[0], Record(*row[1:])) for row in connection.execute(query)
+            }
 
     def records(self) -> list[Record]:
         """Everything that happened, in order, verified: a broken chain is refused."""
@@ -312,16 +342,20 @@ class Database:
         connection.execute(_records.insert().values(asdict(record)))
         return record
 
-    def _last(self, connection: Connection, reader: int, case: str) -> Record | None:
+    def _last(self, connection: Connection, reader: int, case: str) -> Version | None:
+        mine = _answers_to(reader, case)
         row = connection.execute(
-            select(_records)
-            .where(
-                _records.c.reader == reader, _records.c.case == case, _records.c.kind == "answer"
-            )
-            .order_by(_records.c.id.desc())
-            .limit(1)
+            select(_records).where(*mine).order_by(_records.c.id.desc()).limit(1)
         ).one_or_none()
-        return None if row is None else Record(*row)
+        if row is None:
+            return None
+        number = connection.execute(select(func.count()).where(*mine)).scalar_one()
+        return Version(number, Record(*row))
+
+    def _bytes(self, connection: Connection, reader: int, case: str) -> int:
+        """How much all answers to a case take."""
+        length = func.sum(func.length(cast(_records.c.content, LargeBinary)))
+        return connection.execute(select(length).where(*_answers_to(reader, case))).scalar() or 0
 
     def _exists(self, connection: Connection, kind: str, reader: int | None = None) -> bool:
         query = select(_records.c.id).where(_records.c.kind == kind).limit(1)
@@ -331,6 +365,10 @@ class Database:
 
     def _over(self, connection: Connection, reader: int) -> bool:
         return self._exists(connection, "close") or self._exists(connection, "finish", reader)
+
+
+def _answers_to(reader: int, case: str) -> tuple[ColumnElement[bool], ...]:
+    return (_records.c.kind == "answer", _records.c.reader == reader, _records.c.case == case)
 
 
 def link_hash(secret: str) -> str:

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmasked.data.phantom import Phantom, phantom, truth_of_superpixels
+from unmasked.errors import InputError, SavedError
 from unmasked.pictures import png, to_rgb
 from unmasked.study.create import Created, Wording, create_study
+from unmasked.study.folder import read_study
 from unmasked.study.manifest import read_manifest
 
 METHODS = ("all edges", "left edges", "missed edges", "random")
@@ -59,6 +61,19 @@ def selections(films: Phantom, seed: int) -> NDArray[np.bool_]:
     missed = np.roll(truth, -4, axis=1) & ~truth
     random = rng.permuted(truth.reshape(len(truth), -1), axis=1).reshape(truth.shape)
     return np.stack([truth, left, missed, random], axis=1)
+
+
+def check_demo(folder: Path) -> None:
+    """Refuse a folder that is not an earlier demonstration's: its links would stop working."""
+    try:
+        found = read_study(folder).title == WORDING.title
+    except SavedError:
+        found = False
+    if not found:
+        raise InputError(
+            f"--out must be a new folder or that of an earlier demonstration but {folder} is "
+            "neither; choose another."
+        )
 
 
 def create_demo(

@@ -44,6 +44,12 @@ class Reader:
         """A case's number, from 1, or None where it is not this reader's."""
         return next((i for i, c in enumerate(self.cases, 1) if c.id == case), None)
 
+    def pictures(self) -> frozenset[str]:
+        """Identifiers of all pictures that this reader may see."""
+        layers = (option for case in self.cases for option in case.options)
+        shown = {identifier for option in layers for identifier in (option.over, option.hide)}
+        return frozenset(shown | {case.image for case in self.cases})
+
 
 @dataclass(frozen=True)
 class Study:

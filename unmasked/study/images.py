@@ -70,6 +70,13 @@ def read_mask(path: Path, size: tuple[int, int]) -> NDArray[np.bool_]:
     return result
 
 
+def is_graded(path: Path) -> bool:
+    """Whether a mask file has more than two values, as a heat map has, or a JPEG of a mask."""
+    values = _decoded(path, "mask")
+    light = values if values.ndim == 2 else values[..., :3].max(2)
+    return len(np.unique(light)) > 2
+
+
 def regions(shown: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """(height, width) of 0 outside, 1 inside, 2 on the rim, which lies inside the region.
 

@@ -81,10 +81,9 @@ def _check(study: Study, number: int) -> None:
 
 def _progress(study: Study, database: Database, number: int) -> dict[str, Any]:
     reader = study.readers[number]
-    records = database.answers(number)
+    records = [version.record for version in database.answers(number).values()]
     complete = sum(
-        Answer.parse(json.loads(record.content), study.options).complete
-        for record in records.values()
+        Answer.parse(json.loads(record.content), study.options).complete for record in records
     )
     return {
         "number": number,
@@ -92,7 +91,7 @@ def _progress(study: Study, database: Database, number: int) -> dict[str, Any]:
         "complete": complete,
         "begun": len(records) - complete,
         "cases": len(reader.cases),
-        "last": max((record.time for record in records.values()), default=""),
+        "last": max((record.time for record in records), default=""),
         "over": database.over(number),
         "link": database.has_link(number),
     }

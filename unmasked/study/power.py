@@ -4,12 +4,17 @@
 
     utility of method j in case i for reader r  =  d_j + √ρ · a_ij + √(1 − ρ) · e_ijr
 
-with independent normal a and e. The best method's d is such that a reader prefers it to any other
-one in a share ``effect`` of cases: d = √2 · Φ⁻¹(effect); all others have d = 0. ρ is what readers
-see alike beyond that. Options whose utilities differ by less than a threshold are tied.
+with independent normal a and e. One method is better, all others are equally good: its d is
+√2 · Φ⁻¹(effect), theirs 0. So ``effect`` is the share of cases in which a reader, made to choose,
+puts the best method above a given other one: P(u_best > u_other). The best method's mean rank is
+then 1 + (k − 1)(1 − effect) of k. ρ is the correlation of two readers' utilities in a case.
 
-A study *succeeds* when the best method differs from every other one (Wilcoxon's test over cases,
-Holm's correction over all pairs).
+Ties: an option that is within a threshold of the next better one shares its place. The threshold
+is such that a reader ties two equally good options, if there were no others, with the probability
+``ties``.
+
+A study *succeeds* when the best method is better than every other one by the tests of the analysis:
+Wilcoxon's over cases, on means over readers, p < ``level`` after Holm's correction over all pairs.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
 from unmasked.errors import InputError
@@ -33,8 +39,10 @@ class Design:
     """What is supposed about methods and readers."""
 
     effect: float
+    """The share of cases in which a reader puts the best method above a given other one."""
     methods: int = 4
     agreement: float = 0.5
+    """The correlation of two readers' utilities in a case."""
     ties: float = 0.1
     """The share of pairs of equally good options that a reader ties."""
     level: float = 0.05
@@ -53,6 +61,17 @@ class Design:
                 raise InputError(f"--{name} must be from 0 to below 1 but is {value:g}.")
         if not 0 < self.level < 0.5:
             raise InputError(f"--level must be above 0 and below 0.5 but is {self.level:g}.")
+
+    @property
+    def mean_ranks(self) -> tuple[float, float]:
+        """The best method's mean rank, and each other one's, without ties.
+
+        >>> Design(effect=0.7).mean_ranks
+        (1.9, 2.7)
+        """
+        best = 1 + (self.methods - 1) * (1 - self.effect)
+        others = (self.methods * (self.methods + 1) / 2 - best) / (self.methods - 1)
+        return round(best, 12), round(others, 12)
 
 
 @dataclass(frozen=True)
@@ -101,23 +120,28 @@ def power_of(
 ) -> Power:
     """How often a study of this size succeeds, from ``studies`` simulated ones."""
     rng = np.random.default_rng([seed, cases, readers])
-    pairs = list(itertools.combinations(range(design.methods), 2))
-    with_best = [i for i, (a, _) in enumerate(pairs) if a == 0]
     most = max(1, _AT_ONCE // (cases * readers * design.methods))
     succeeded, differ = 0, 0
     for start in range(0, studies, most):
         count = min(most, studies - start)
         places = simulate(design, cases, readers, count, rng)
         means = mid_ranks(places).mean(1)  # (studies, cases, methods)
-        p = np.stack([signed_rank_p(means[..., a] - means[..., b]) for a, b in pairs], -1)
-        better = means[..., 0].mean(-1)[:, None] < means[..., 1:].mean(-2)
-        sure = (holm(p)[:, with_best] < design.level) & better
-        succeeded += int(sure.all(-1).sum())
+        succeeded += int(first_is_best(means, design.level).sum())
         tested = chi2.sf(friedman_statistic(means), design.methods - 1)
         differ += int((tested < design.level).sum())
     share = succeeded / studies
     error = float(np.sqrt(share * (1 - share) / studies))
     return Power(readers, cases, share, error, differ / studies)
+
+
+def first_is_best(means: Floats, level: float) -> NDArray[np.bool_]:
+    """Which studies succeed, of mid-ranks (studies, cases, methods) that are means over readers."""
+    pairs = list(itertools.combinations(range(means.shape[-1]), 2))
+    with_first = [i for i, (a, _) in enumerate(pairs) if a == 0]
+    p = np.stack([signed_rank_p(means[..., a] - means[..., b]) for a, b in pairs], -1)
+    better = means[..., :1].mean(-2) < means[..., 1:].mean(-2)
+    result: NDArray[np.bool_] = ((holm(p)[:, with_first] < level) & better).all(-1)
+    return result
 
 
 def power_table(

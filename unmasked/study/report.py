@@ -13,11 +13,10 @@ from unmasked.errors import OutputError
 from unmasked.report.page import Section, footer, picture, png, render
 from unmasked.report.results import all_or_nothing, prepare_folder, provenance, to_json
 from unmasked.study.analysis import PUBLISHED, Analysis
-from unmasked.study.ranking import mid_ranks, shared_ranks
+from unmasked.study.ranking import Test, mid_ranks, shared_ranks
 from unmasked.study.tables import (
     agreement_table,
     as_text,
-    equals,
     findings,
     missing_rows,
     missing_table,
@@ -25,6 +24,7 @@ from unmasked.study.tables import (
     position_table,
     published_table,
     rank_table,
+    tested,
 )
 
 if TYPE_CHECKING:
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 FILES = frozenset({"results.json", "methods.csv", "pairs.csv", "ratings.csv", "mean-ranks.png"})
 FILES |= {"report.html", "tables.txt"}
+UNDONE = {".part", ".probe"}  # what an analysis that was killed leaves behind
 
 
 def write_analysis(folder: Path, analysis: Analysis, command: str) -> list[str]:
     """Write all files, or none; return the findings in words."""
     foreign = folder.exists() and not folder.is_dir()
-    if foreign or (folder.exists() and any(p.name not in FILES for p in folder.iterdir())):
+    if foreign or (folder.exists() and any(p.name not in FILES | UNDONE for p in folder.iterdir())):
         raise OutputError(
             f"{folder} must be a new folder or one of an earlier analysis but holds something "
             "else; choose another with --out."
@@ -77,6 +78,7 @@ def content(analysis: Analysis) -> dict[str, Any]:
         "positions": analysis.positions,
         "missing": missing_rows(analysis),
         "changed_after_complete": ratings.changes,
+        "not_finished": list(ratings.unfinished),
         "remarks": [
             {"reader": reader, "case": case, "remark": remark}
             for reader, case, remark in ratings.remarks
@@ -178,7 +180,8 @@ def _sections(analysis: Analysis, drawn: str) -> list[Section]:
                 "Mean rank: ranks as given, ties share the better place. Mid-rank: ties share the "
                 "mean of their places; the tests use these. SE: over cases, each the mean of its "
                 "readers, since two readers of one image are not two images. Intervals: bootstrap "
-                "by cases." + ("" if several else " The interval of sufficiency is Wilson's."),
+                "by cases; of sufficiency, Wilson's, with as many answers as those of "
+                f"{len(ratings.cases)} cases are worth.",
             ],
         )
     ]
@@ -189,10 +192,7 @@ def _sections(analysis: Analysis, drawn: str) -> list[Section]:
         sections += [
             Section(
                 f"Mean ranks, {scope.name}",
-                [
-                    f"Friedman's test: χ² = {scope.friedman.statistic:.1f}, p "
-                    f"{equals(scope.friedman.p)}."
-                ],
+                [f"Friedman's test: {tested(scope.friedman)}."],
                 rank_table(scope),
             )
             for scope in analysis.scopes[:-1]
@@ -227,8 +227,8 @@ def _sections(analysis: Analysis, drawn: str) -> list[Section]:
                 "Does the place on the page matter?",
                 [
                     "Methods stood in every place equally often, so without a habit of the readers "
-                    "all places have the same mean. Friedman's test over rankings: χ² = "
-                    f"{found['statistic']:.1f}, p {equals(found['p'])}."
+                    "all places have the same mean. Friedman's test over rankings: "
+                    f"{tested(Test(found['statistic'], found['p'], found['rankings']))}."
                 ],
                 position_table(analysis),
             )

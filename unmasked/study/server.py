@@ -18,14 +18,14 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from unmasked.errors import InputError, SavedError
 from unmasked.study.answers import LETTERS, LONGEST_REMARK, Answer, in_words, ordinal
-from unmasked.study.database import Conflict, Database, Finished
+from unmasked.study.database import Conflict, Database, Finished, Full
 from unmasked.study.folder import Study
 from unmasked.study.guard import Buckets, Guard, Limits, form_token
 from unmasked.study.owner import add_owner_pages
-from unmasked.study.visitors import Reading, check_change, page, visit
+from unmasked.study.visitors import Number, Reading, check_change, page, visit
 
 HERE = Path(__file__).parent
-SCRIPTS = ("case.js", "looking.js", "page.js", "parts.js", "ranking.js", "saving.js")
+SCRIPTS = ("case.js", "looking.js", "page.js", "parts.js", "pictures.js", "ranking.js", "saving.js")
 STATIC = {"study.css": "text/css", "icon.svg": "image/svg+xml"}
 STATIC |= dict.fromkeys(SCRIPTS, "text/javascript")
 _log = logging.getLogger("unmasked.study")
@@ -68,6 +68,7 @@ def make_app(
 def _add_pages(app: FastAPI) -> None:
     study: Study = app.state.study
     database: Database = app.state.database
+    own = [reader.pictures() for reader in study.readers]
 
     @app.get("/")
     def front(request: Request) -> Response:
@@ -122,6 +123,8 @@ def _add_pages(app: FastAPI) -> None:
 
     @app.get("/r/{secret}/pause")
     def pause(request: Request, reading: Reading) -> Response:
+        if database.over(reading.number):
+            return RedirectResponse(reading.root, 303)
         return page(request, "pause.html", visit=reading)
 
     @app.get("/r/{secret}/answers.csv")
@@ -142,13 +145,9 @@ def _add_pages(app: FastAPI) -> None:
         )
 
     @app.get("/r/{secret}/picture/{identifier}")
-    def picture(reading: Reading, identifier: str) -> Response:
+    def picture(number: Number, identifier: str) -> Response:
         """A picture of one of this reader's own cases."""
-        own = {case.image for case in reading.reader.cases}
-        for shown in reading.reader.cases:
-            for option in shown.options:
-                own |= {option.over, option.hide}
-        if identifier not in own:
+        if identifier not in own[number]:
             raise HTTPException(404)
         return Response(study.picture(study.pictures[identifier]), media_type="image/png")
 
@@ -185,7 +184,7 @@ def _add_changes(app: FastAPI) -> None:
             text = str(error) if isinstance(error, InputError) else "an answer must be JSON."
             raise HTTPException(422, text) from None
         try:
-            record = database.save_answer(
+            saved = database.save_answer(
                 reading.number, case, json.loads(given.to_json()), base=base, change=change
             )
         except Finished:
@@ -198,8 +197,14 @@ def _add_changes(app: FastAPI) -> None:
                 "Nothing was saved: this case was changed in another window. Reload the page to "
                 "see the answer that counts.",
             ) from None
+        except Full:
+            raise HTTPException(
+                409,
+                "Nothing was saved: this case was changed so often that no more changes are kept. "
+                "The answer that was saved last counts; reload the page to see it.",
+            ) from None
         words = in_words(given.places)
-        return JSONResponse({"record": record.id, "time": record.time, "words": words})
+        return JSONResponse({"version": saved.number, "time": saved.record.time, "words": words})
 
     @app.post("/r/{secret}/finish")
     def finish(request: Request, reading: Reading) -> Response:

@@ -19,12 +19,16 @@ SETTINGS: dict[str, Any] = {
     "server_header": False,
     "proxy_headers": False,
     "timeout_keep_alive": 15,
-    "limit_concurrency": 200,
+    "limit_concurrency": 400,
     "h11_max_incomplete_event_size": 16_384,
-    "http": "h11",
+    "http": "unmasked.study.connections:Connection",
     "ws": "none",
 }
 """Of uvicorn."""
+
+
+class PortInUse(InputError):
+    """Somebody else listens there."""
 
 
 def require_packages() -> None:
@@ -41,7 +45,7 @@ def free_port(host: str, first: int) -> int:
     for port in range(first, min(first + 200, 65_536)):
         try:
             listen(host, port).close()
-        except InputError:
+        except PortInUse:
             continue
         return port
     raise InputError(f"no port from {first} on is free on {host}; choose another with --port.")
@@ -60,7 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         bound.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise InputError(f"the port {port} of {host} is in use") from error
+            raise PortInUse(f"the port {port} of {host} is in use.") from error
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(
             f"the server must be able to listen on {host}, port {port}, but cannot ({reason}); "
@@ -73,11 +77,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
     """The same, naming the next free port where this one is taken."""
     try:
         return listen(host, port)
-    except InputError as error:
-        if not str(error).endswith("is in use"):
-            raise
+    except PortInUse as error:
         raise InputError(
-            f"{error}; the next free one is --port {free_port(host, port + 1)}."
+            f"the port {port} of {host} is in use; the next free one is --port "
+            f"{free_port(host, port + 1 if port < 65_535 else PORT)}."
         ) from error
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from unmasked.report.page import TableBlock
 from unmasked.study.analysis import PUBLISHED, Analysis, Scope
 from unmasked.study.answers import LETTERS
+from unmasked.study.ranking import Test
 
 
 def missing_rows(analysis: Analysis) -> list[dict[str, Any]]:
@@ -31,10 +32,10 @@ def rank_table(scope: Scope) -> TableBlock:
     rows = [
         [
             m.method,
-            f"{m.mean_rank:.2f} ± {m.se:.2f}",
-            f"{m.low:.2f} – {m.high:.2f}",
-            f"{m.mean_mid_rank:.2f}",
-            f"{m.best:.0%}",
+            f"{_number(m.mean_rank)} ± {_number(m.se)}" if m.rankings else "–",
+            f"{m.low:.2f} – {m.high:.2f}" if m.rankings else "–",
+            _number(m.mean_mid_rank),
+            f"{m.best:.0%}" if m.rankings else "–",
             f"{m.sufficient:.0%}" if m.judged else "–",
             f"{m.sufficient_low:.0%} – {m.sufficient_high:.0%}" if m.judged else "–",
             str(m.rankings),
@@ -49,7 +50,7 @@ def published_table(scope: Scope) -> TableBlock | None:
     rows = [
         [
             m.method,
-            f"{m.mean_rank:.2f} ± {m.se:.2f}",
+            f"{m.mean_rank:.2f} ± {_number(m.se)}",
             "{:.2f} ± {:.2f}".format(*PUBLISHED[m.method]),
         ]
         for m in sorted(scope.methods, key=lambda method: method.mean_rank)
@@ -81,7 +82,7 @@ def position_table(analysis: Analysis) -> TableBlock:
     """Mean mid-ranks by where an option stood on the page."""
     found = analysis.positions
     figures = zip(found["mean_mid_rank"], found["se"], strict=True)
-    rows = [[f"option {LETTERS[i]}", f"{m:.2f} ± {e:.2f}"] for i, (m, e) in enumerate(figures)]
+    rows = [[f"option {LETTERS[i]}", f"{m:.2f} ± {_number(e)}"] for i, (m, e) in enumerate(figures)]
     return TableBlock(["", "mean mid-rank ± SE"], rows)
 
 
@@ -101,7 +102,7 @@ def agreement_table(analysis: Analysis) -> TableBlock:
         "alpha_rank": "Krippendorff's α of ranks (ordinal)",
         "alpha_sufficient": "Krippendorff's α of sufficiency (nominal)",
     }
-    chance = [f"{w['null']:.2f}", f"{w['null_95']:.2f}", _p(w["p"])]
+    chance = [_number(w["null"]), _number(w["null_95"]), _p(w["p"])]
     rows = [["Kendall's W, mean over cases", *_agreed(w), *chance]]
     rows += [[text, *_agreed(found[name]), "0", "–", "–"] for name, text in names.items()]
     return TableBlock(["", "value", "95% by cases", "by chance", "95% of chance", "p"], rows)
@@ -113,6 +114,10 @@ def _agreed(figure: dict[str, Any]) -> list[str]:
     return [f"{figure['value']:.2f}", f"{figure['low']:.2f} – {figure['high']:.2f}"]
 
 
+def _number(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.2f}"
+
+
 def _p(value: float) -> str:
     if np.isnan(value):
         return "–"
@@ -122,8 +127,38 @@ def _p(value: float) -> str:
 def findings(analysis: Analysis) -> list[str]:
     """What was found, in plain words."""
     scope = analysis.pooled
+    text = [
+        _best(scope),
+        f"Are all methods ranked alike? Friedman's test over cases: {tested(scope.friedman)}.",
+    ]
+    if analysis.agreement:
+        w = analysis.agreement["kendall_w"]
+        if w["cases"]:
+            text.append(
+                f"Readers agree with W = {w['value']:.2f}, where chance alone gives "
+                f"{w['null']:.2f} (p {equals(w['p'])})."
+            )
+    if open_ := analysis.ratings.unfinished:
+        still = "has" if len(open_) == 1 else "have"
+        text.append(f"{' and '.join(open_)} {still} not finished: these figures can still change.")
+    if scope.missing_rankings or scope.missing_sufficiency:
+        text.append(
+            f"Of {scope.expected} answers, {scope.missing_rankings} rankings and "
+            f"{scope.missing_sufficiency} judgements of sufficiency are missing; they are left "
+            "out, not filled in."
+        )
+    return text
+
+
+def _best(scope: Scope) -> str:
+    """Which method, or methods, readers ranked best, and what it surely beats."""
     ordered = sorted(scope.methods, key=lambda method: method.mean_rank)
     first = ordered[0]
+    cases = "1 case" if scope.friedman.blocks == 1 else f"{scope.friedman.blocks} cases"
+    alike = [m.method for m in ordered if np.isclose(m.mean_rank, first.mean_rank)]
+    if len(alike) > 1:
+        shared = f"{' and '.join(alike)} share the best mean rank, {first.mean_rank:.2f},"
+        return f"{shared} over {cases}."
     beaten = [
         pair.second if pair.first == first.method else pair.first
         for pair in scope.pairs
@@ -135,30 +170,22 @@ def findings(analysis: Analysis) -> list[str]:
         if beaten
         else "Its difference to no other method is beyond chance (Wilcoxon, Holm's correction)."
     )
-    text = [
-        f"{first.method} was ranked best: mean rank {first.mean_rank:.2f} ± {first.se:.2f} over "
-        f"{scope.friedman.blocks} cases, first or tied for first in {first.best:.0%} of "
-        f"{first.rankings} rankings. {surely}",
-        f"Are all methods ranked alike? Friedman's test over cases: χ² = "
-        f"{scope.friedman.statistic:.1f}, p {equals(scope.friedman.p)}.",
-    ]
-    if analysis.agreement:
-        w = analysis.agreement["kendall_w"]
-        if w["cases"]:
-            text.append(
-                f"Readers agree with W = {w['value']:.2f}, where chance alone gives "
-                f"{w['null']:.2f} (p {equals(w['p'])})."
-            )
-    if scope.missing_rankings or scope.missing_sufficiency:
-        text.append(
-            f"Of {scope.expected} answers, {scope.missing_rankings} rankings and "
-            f"{scope.missing_sufficiency} judgements of sufficiency are missing; they are left "
-            "out, not filled in."
-        )
-    return text
+    return (
+        f"{first.method} was ranked best: mean rank {first.mean_rank:.2f} ± {_number(first.se)} "
+        f"over {cases}, first or tied for first in {first.best:.0%} of "
+        f"{first.rankings} rankings. {surely}"
+    )
+
+
+def tested(test: Test) -> str:
+    """A test's outcome: χ² = 12.3, p = 0.006."""
+    if not test.blocks:
+        return "nothing ranked yet"
+    return f"χ² = {test.statistic:.1f}, p {equals(test.p)}"
 
 
 def equals(p: float) -> str:
+    """= 0.012, or < 0.001."""
     return _p(p) if p < 0.001 else f"= {_p(p)}"
 
 
@@ -166,9 +193,7 @@ def as_text(analysis: Analysis) -> str:
     """All tables for a terminal."""
     parts = []
     for scope in reversed(analysis.scopes):
-        test = scope.friedman
-        parts += [scope.name, _lines(rank_table(scope))]
-        parts += [f"Friedman: χ² = {test.statistic:.2f}, p {equals(test.p)}", ""]
+        parts += [scope.name, _lines(rank_table(scope)), f"Friedman: {tested(scope.friedman)}", ""]
     parts += ["pairs, " + analysis.pooled.name, _lines(pair_table(analysis.pooled)), ""]
     if analysis.agreement:
         parts += ["agreement", _lines(agreement_table(analysis)), ""]

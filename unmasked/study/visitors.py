@@ -26,7 +26,7 @@ class Visit:
     secret: str
     answers: dict[str, Answer]
     bases: dict[str, int]
-    """{case: number of its last record}."""
+    """{case: how many answers there have been}."""
 
     @property
     def root(self) -> str:
@@ -63,18 +63,24 @@ def _link(request: Request, secret: str) -> int | None:
     return link.reader
 
 
-def visit(request: Request, secret: str) -> Visit:
-    """The reader whose personal link is used."""
+def reader_number(request: Request, secret: str) -> int:
+    """The number of the reader whose personal link is used."""
     number = _link(request, secret)
     if number is None:
         raise HTTPException(403, NO_LINK)
+    return number
+
+
+def visit(request: Request, secret: str) -> Visit:
+    """The reader whose personal link is used, with all answers so far."""
+    number = reader_number(request, secret)
     study: Study = request.app.state.study
-    records = request.app.state.database.answers(number)
+    given = request.app.state.database.answers(number)
     answers = {
-        case: Answer.parse(json.loads(record.content), study.options)
-        for case, record in records.items()
+        case: Answer.parse(json.loads(version.record.content), study.options)
+        for case, version in given.items()
     }
-    bases = {case: record.id for case, record in records.items()}
+    bases = {case: version.number for case, version in given.items()}
     return Visit(number, study.readers[number], secret, answers, bases)
 
 
@@ -97,6 +103,7 @@ def check_change(request: Request, secret: str) -> None:
 
 
 Reading = Annotated[Visit, Depends(visit)]
+Number = Annotated[int, Depends(reader_number)]
 Owning = Annotated[str, Depends(owner)]
 
 

@@ -1,6 +1,7 @@
 // Looking at a case: zoom, brightness and contrast, which option's selection lies over the image.
 
 import { byId, LETTERS, main } from "./parts.js";
+import { loaded } from "./pictures.js";
 
 const options = [...document.querySelectorAll(".option")];
 const panes = document.querySelector(".panes");
@@ -30,7 +31,9 @@ export function draw() {
     layer.hidden = !mine || !overlay || hides !== only;
     layer.style.opacity = String(Number(byId("opacity").value) / 100);
   }
-  byId("caption").textContent = "Option " + LETTERS[view.option] + (overlay ? "" : ": selection off");
+  const layers = [...document.querySelectorAll("#over .layer:not([hidden])")];
+  const state = !overlay ? ": selection off" : layers.every(loaded) ? "" : ": not loaded yet";
+  byId("caption").textContent = "Option " + LETTERS[view.option] + state;
   const light = Number(byId("brightness").value) / 100;
   const contrast = Number(byId("contrast").value) / 100;
   for (const layers of document.querySelectorAll(".layers")) {

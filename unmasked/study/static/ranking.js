@@ -47,6 +47,9 @@ export function show() {
   if (state.answer.places.includes(null)) missing.push("ranking");
   if (state.answer.sufficient === null) missing.push("sufficiency");
   byId("missing").textContent = missing.length ? "Still open: " + missing.join(", ") : "✓ Complete";
+  const progress = byId("progress");
+  progress.value = Number(progress.dataset.others) + (missing.length ? 0 : 1);
+  progress.setAttribute("aria-label", progress.value + " of " + progress.max + " cases answered");
 }
 
 for (const [i, option] of options.entries()) {

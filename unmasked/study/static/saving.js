@@ -15,6 +15,7 @@ let failures = 0;
 let timer = 0;
 let leaving = null;
 const DRAFT = "study-draft-" + main.dataset.case;
+const LAST = "study-last"; // what was saved last, in this tab: [case, version]
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const copy = (value) => JSON.parse(JSON.stringify(value));
@@ -31,6 +32,18 @@ function keepDraft() {
   } catch { /* the browser keeps nothing; the page still holds it */ }
 }
 
+// Whether the server made this page before it had what this tab has saved since: loaded anew while
+// an answer was on its way, it may be behind.
+export function behind() {
+  try {
+    const [id, version] = JSON.parse(sessionStorage.getItem(LAST)) || [];
+    sessionStorage.removeItem(LAST); // asked once: a server that was set back is no endless matter
+    return id === main.dataset.case && version > base;
+  } catch {
+    return false;
+  }
+}
+
 // Take up what was not saved when this page was last closed, unless the server has something newer;
 // whether there is such a thing.
 export function resume() {
@@ -40,11 +53,14 @@ export function resume() {
   } catch { /* none */ }
   if (!draft || !draft.answer || !Array.isArray(draft.answer.places)) return false;
   const landed = draft.sending && same(content(draft.sending), content(state.answer));
-  const newer = draft.base !== base && !landed;
-  if (newer || same(content(draft.answer), content(state.answer))) {
+  const newer = base > draft.base && !landed;
+  const known = base >= draft.base && same(content(draft.answer), content(state.answer));
+  if (newer || known) {
     localStorage.removeItem(DRAFT);
+    if (!known) complain("A change that was not saved is gone: this case was changed elsewhere since.");
     return false;
   }
+  base = Math.max(base, draft.base);
   state.answer = content(draft.answer);
   sending = landed ? null : draft.sending;
   return true;
@@ -54,6 +70,12 @@ function say(kind, text) {
   const saved = byId("saved");
   saved.dataset.state = kind;
   saved.textContent = text;
+}
+
+// The page says that it saves when it can: not before all of this has loaded.
+export function ready() {
+  say(base ? "saved" : "new", base ? "All saved" : "Nothing answered yet");
+  byId("panel").inert = false;
 }
 
 function complain(text) {
@@ -101,12 +123,15 @@ export async function flush() {
   window.clearTimeout(limit);
   busy = false;
   if (response && response.ok) {
-    base = reply.record;
+    base = reply.version;
     dirty = !same(content(sending), content(state.answer));
     sending = null;
     failures = 0;
     complain("");
     keepDraft();
+    try {
+      sessionStorage.setItem(LAST, JSON.stringify([main.dataset.case, base]));
+    } catch { /* nothing is kept */ }
     if (dirty) flush();
     else {
       const time = new Date(reply.time).toLocaleTimeString();
@@ -116,6 +141,7 @@ export async function flush() {
   } else if (response && [403, 409, 412, 413, 422].includes(response.status)) {
     refused = true;
     leaving = null;
+    if (response.status === 409) localStorage.removeItem(DRAFT); // it will never be saved
     say("failed", "Not saved");
     complain(reply.error || "Nothing was saved. Reload the page.");
   } else {
@@ -135,6 +161,9 @@ document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "hidden") flush();
 });
 window.addEventListener("pagehide", flush);
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted) window.location.reload(); // the browser kept the page: the server knows more
+});
 
 for (const link of document.querySelectorAll("header a, .steps a")) {
   link.addEventListener("click", (event) => {
