@@ -32,6 +32,7 @@ from unmasked.reproduce.recipes import (
 )
 from unmasked.reproduce.synthetic import NO_CONTROL_FLOW, Reproduction, run_synthetic
 from unmasked.reproduce.training import (
+    RESTART_SHIFT,
     Place,
     Selections,
     train_collection,
@@ -174,6 +175,41 @@ def test_l2x_shows_exactly_k_of_eleven(rich: Reproduction) -> None:
 
 def trained(recipe: Recipe, name: str, worlds: list[World], folder: Path) -> Selections:
     return train_explainer(name, recipe, worlds, Place("cpu", folder, False))
+
+
+@pytest.mark.parametrize("name", ["REAL-X", "L2X"])
+def test_of_several_restarts_the_best_on_validation_rows_is_kept(name: str, tmp_path: Path) -> None:
+    """Each restart trained alone, on the same rows from its own seed, and the better one by hand."""
+    worlds = draw_worlds(SETS[:2], (0,), 200)
+    recipe = replace(RICH, restarts=3)
+    found = trained(recipe, name, worlds, tmp_path / "all")
+    alone = []
+    for i in range(3):
+        moved = [replace(world, seed=world.seed + RESTART_SHIFT * i) for world in worlds]
+        alone.append(trained(RICH, name, moved, tmp_path / str(i)))
+    price = 0.0 if name == "L2X" else 1.0
+    objectives = np.array([
+        [
+            [
+                log_likelihoods(both(one.own["valid"][w, s]), np.eye(2)[world.valid.y]).mean()
+                - price * level * one.masks["valid"][w, s].mean()
+                for s, level in enumerate(one.levels)
+            ]
+            for w, world in enumerate(worlds)
+        ]
+        for one in alone
+    ])  # fmt: skip
+    best = objectives.argmax(0)  # (W, S)
+    assert len(np.unique(best)) > 1  # else one restart for all would pass as well
+    for (w, s), i in np.ndenumerate(best):
+        for part in ("train", "valid", "test"):
+            np.testing.assert_array_equal(found.masks[part][w, s], alone[i].masks[part][w, s])
+        np.testing.assert_allclose(found.own["test"][w, s], alone[i].own["test"][w, s], atol=1e-6)
+        assert found.epochs[w, s] == alone[i].epochs[w, s]
+
+
+def both(p: np.ndarray) -> np.ndarray:
+    return np.stack([1 - p, p], -1)
 
 
 @pytest.mark.parametrize("name", ["BASE-X", "L2X"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import MEMBER_SHIFT, SEED_SHIFT
 from unmasked.reproduce.recipes import FEATURES, Recipe
 from unmasked.reproduce.worlds import PARTS, World, data_of, inputs_of, predicted, selected
+
+RESTART_SHIFT = 15_485_863  # from one restart's seed to the next
 
 
 @dataclass(frozen=True)
@@ -83,24 +86,40 @@ def _seeds(worlds: list[World], shift: int = 0) -> tuple[int, ...]:
 
 
 def train_explainer(name: str, recipe: Recipe, worlds: list[World], place: Place) -> Selections:
-    """Train a method in all settings and worlds, and select on all rows."""
+    """Train a method in all settings and worlds, and select on all rows.
+
+    With ``recipe.restarts`` above 1 each is trained so many times, from other seeds on the same
+    rows, and the one with the best validation score (the objective that it was trained for) is
+    kept: a selector can settle in a selection that no small change improves.
+    """
     selector, levels = recipe.method(name).selector, recipe.levels(name)
     assert selector is not None
-    sampler = selector.sampler
-    trained = _train(name, recipe, Settings(levels, _seeds(worlds)), worlds, place)
+    sampler, starts = selector.sampler, range(recipe.restarts)
+    repeated = [world for world in worlds for _ in starts]
+    seeds = tuple(world.seed + RESTART_SHIFT * i for world in worlds for i in starts)
+    trained = _train(name, recipe, Settings(levels, seeds), repeated, place)
+    axes = (len(worlds), len(starts), len(levels))
+    best = np.array(trained.scores).reshape(axes).argmax(1)  # (W, S)
+
+    def kept(values: NDArray[Any]) -> NDArray[Any]:
+        """(W · restarts, S, …) -> (W, S, …)."""
+        by_start = values.reshape(*axes, *values.shape[2:])
+        return by_start[np.arange(axes[0])[:, None], best, np.arange(axes[2])]
+
     masks, own = {}, {}
     for part in PARTS:
-        x = inputs_of(worlds, part)
-        masks[part] = selected(trained, sampler, levels, x)
+        x = inputs_of(repeated, part)
+        every = selected(trained, sampler, levels, x)
+        masks[part] = kept(every)
         if part != "train":
-            own[part] = predicted(trained.stacks["predictor"], recipe.masker, x, masks[part])
+            own[part] = kept(predicted(trained.stacks["predictor"], recipe.masker, x, every))
     return Selections(
         name,
         levels,
         [sampler.named(level) for level in levels],
         masks,
         own,
-        np.array(trained.epochs).reshape(len(worlds), len(levels)),
+        kept(np.array(trained.epochs).reshape(-1, axes[2])),
         trained.seconds,
     )
 
