@@ -46,8 +46,9 @@ from unmasked import (
     Zero,
 )
 from unmasked.choosing import Candidate, choose
-from unmasked.engine import loop
+from unmasked.engine import loop, restart_seeds
 from unmasked.engine.program import Program
+from unmasked.explainers import base
 from unmasked.explanation import Explanation
 from unmasked.sparsity import AUTO_PRICES
 
@@ -130,6 +131,47 @@ def test_text_categories_and_truth_values_are_one_feature_each(make: Maker) -> N
     assert explainer.explain(table).masks.shape == (len(table), 4)
     # one number, three towns, two grades, two truth values
     assert explainer.columns_.index == (0, 1, 1, 1, 2, 2, 3, 3)
+
+
+@each_path
+def test_of_several_restarts_the_best_on_validation_rows_is_kept(
+    make: Maker, path: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each restart trained alone from its own seed, and the best of each level found by hand."""
+    x, y = rows()
+    found = make(**path, restarts=3, random_state=1).fit(x, y)
+    alone = []
+    for i in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                base, "restart_seeds", lambda seed, n, i=i: restart_seeds(seed, 3)[i:][:1]
+            )
+            alone.append(make(**path, random_state=1).fit(x, y))
+    (name,) = path
+    levels = [s.level for s in found.settings_]
+    price = np.zeros(len(levels)) if name == "k" else np.array(levels)
+    objectives = np.array([one.path_["loglik"] - price * one.path_["fraction"] for one in alone])
+    best = objectives.argmax(0)
+    assert len(np.unique(objectives.round(6))) > len(levels)  # restarts differ
+    for level, i in zip(levels, best, strict=True):
+        value = int(level) if name == "k" else level
+        ours, theirs = (e.explain(x, **{name: value}) for e in (found, alone[i]))
+        np.testing.assert_array_equal(ours.masks, theirs.masks)
+        np.testing.assert_allclose(ours.probabilities, theirs.probabilities, atol=1e-5)
+    columns = ["fraction", "epoch"]
+    kept = [alone[i].path_.loc[n, columns].tolist() for n, i in enumerate(best)]
+    assert found.path_[columns].to_numpy().tolist() == kept
+
+
+@pytest.mark.parametrize("restarts", [0, -1, 1.5, True, "3", None])
+def test_an_impossible_number_of_restarts_is_refused(restarts: Any) -> None:
+    x, y = rows()
+    with pytest.raises(
+        InputError,
+        match=f"restarts must be a whole number above 0 but is .*{re.escape(str(restarts))}",
+    ):
+        quick(restarts=restarts).fit(x, y)
+    assert repr(restarts) in str(caught.value)
 
 
 @each_selecting

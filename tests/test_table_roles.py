@@ -128,3 +128,30 @@ def test_the_command_carries_ids_through_and_speaks_of_a_rare_class(tmp_path: Pa
     result = CliRunner().invoke(app, new)
     assert result.exit_code == 0, result.output
     assert list(pd.read_csv(tmp_path / "new" / "masks.csv", dtype=str)["row"]) == list(rare["name"])
+
+
+def test_the_command_trains_again_and_keeps_the_better(tmp_path: Path) -> None:
+    """Never worse than one training by the objective on validation rows, and refused below one."""
+    TABLE.to_csv(tmp_path / "t.csv", index=False)
+    objective = {}
+    for restarts in (1, 4):
+        call = [
+            "explain", str(tmp_path / "t.csv"), "--target", "outcome", "--drop", "name,patient,day",
+            "--out", str(tmp_path / str(restarts)), "--epochs", "2", "--sparsity", "0.2,0.4",
+            "--restarts", str(restarts), "--seed", "1", "--quiet",
+        ]  # fmt: skip
+        result = CliRunner().invoke(app, call)
+        assert result.exit_code == 0, result.output
+        found = json.loads((tmp_path / str(restarts) / "results.json").read_text(encoding="utf-8"))
+        objective[restarts] = [
+            row["loglik"] - row["sparsity"] * row["fraction"] for row in found["path"]
+        ]
+    gain = np.subtract(objective[4], objective[1])
+    assert gain.min() > -1e-6  # the first restart is the only one of the other run
+    assert gain.max() > 1e-3
+    call[call.index("--restarts") + 1] = "0"
+    call[call.index("--out") + 1] = str(tmp_path / "none")
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 2
+    assert "restarts must be a whole number above 0 but is 0" in " ".join(result.output.split())
+    assert not (tmp_path / "none").exists()

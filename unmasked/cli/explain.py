@@ -48,6 +48,9 @@ def explain(
     stability: Annotated[
         int, typer.Option(help="Train so many more, alike but for the seed: which rows hold?")
     ] = 0,
+    restarts: Annotated[
+        int, typer.Option(help="Train each price so many times; keep the best on validation rows.")
+    ] = 1,
     seed: Seed = 0,
     device: Device = "auto",
     epochs: Epochs = None,
@@ -98,6 +101,7 @@ def explain(
                 training=Training(epochs=epochs),
                 roles=roles,
                 seeds=stability,
+                restarts=restarts,
                 command=command_line(),
             )
         say(

@@ -163,6 +163,19 @@ class Method:
         return name in self.learners and self.learners[name].source.shared
 
 
+RESTART_SHIFT = 15_485_863
+"""From the seed of one restart to the next."""
+
+
+def restart_seeds(seed: int, restarts: int) -> tuple[int, ...]:
+    """The seeds of the same setting trained several times.
+
+    >>> restart_seeds(3, 2)
+    (3, 15485866)
+    """
+    return tuple(seed + RESTART_SHIFT * i for i in range(restarts))
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings trained as one program: every level (λ, or k) in every world.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from unmasked import methods
 from unmasked.choosing import RULES, Candidate, choose
 from unmasked.columns import Columns
-from unmasked.engine import Data, Method, Settings, fit
+from unmasked.engine import Data, Method, Settings, fit, restart_seeds
 from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
 from unmasked.explanation import Explanation
@@ -39,6 +39,13 @@ from unmasked.storage import (
 from unmasked.superpixels import Superpixels
 
 DEFAULT_SELECTOR = MLP((200, 200, 200))
+
+
+def check_restarts(restarts: Any) -> None:
+    """Refuse what is no number of restarts."""
+    whole = isinstance(restarts, int | np.integer) and not isinstance(restarts, bool)
+    if not whole or restarts < 1:
+        raise InputError(f"restarts must be a whole number above 0 but is {restarts!r}.")
 
 
 @dataclass(frozen=True)
@@ -106,11 +113,12 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         self._check_levels()
         if self.choose not in RULES:
             raise InputError(f"choose must be one of {', '.join(RULES)} but is {self.choose!r}.")
+        check_restarts(self.restarts)
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         method, levels = self._method(), self._levels()
         trained = fit(
             method,
-            Settings(levels, (seed,)),
+            Settings(levels, restart_seeds(seed, self.restarts)),
             train,
             valid,
             self._options,
@@ -119,13 +127,20 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             show=self.progress,
             title=self.title,
         )
-        shared = trained.predictors[:1] * len(levels) if self._predictor_first else None
+        scores = np.array(trained.scores).reshape(self.restarts, len(levels))
+        best = scores.argmax(0) * len(levels)  # where the settings of each level's best restart are
         self.settings_ = [
-            Fitted(level, trained.selectors[i], (shared or trained.predictors)[i])
+            Fitted(
+                level,
+                trained.selectors[best[i] + i],
+                # finished first, a predictor is the same for all levels: one module, saved once
+                trained.predictors[best[i] if self._predictor_first else best[i] + i],
+            )
             for i, level in enumerate(levels)
         ]
         self._learned(trained, targets)
-        self._choose(method, train, valid, trained.epochs, seed)
+        epochs = [trained.epochs[best[i] + i] for i in range(len(levels))]
+        self._choose(method, train, valid, epochs, seed)
         self.reach_ = None
         if isinstance(self.columns_, Columns):
             self.reach_ = Reach.learn(train.x.numpy(), valid.x.numpy())

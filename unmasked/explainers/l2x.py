@@ -35,7 +35,7 @@ class L2X(Explainer):
     k : how many features to show; a list trains the whole path as one program and keeps the
         setting chosen by ``choose``.
     temperature : of the Concrete draws.
-    choose, tolerance, model, selector, predictor, masker, groups, training, validation,
+    choose, tolerance, model, selector, predictor, masker, groups, training, restarts, validation,
     batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Attributes
@@ -66,6 +66,7 @@ class L2X(Explainer):
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         training: Training | None = None,
+        restarts: int = 1,
         validation: float = 0.2,
         batch_size: int = 8192,
         device: str = "auto",
@@ -83,6 +84,7 @@ class L2X(Explainer):
         self.masker = masker
         self.groups = groups
         self.training = training
+        self.restarts = restarts
         self.validation = validation
         self.batch_size = batch_size
         self.device = device

@@ -37,6 +37,7 @@ class Priced(Explainer):
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         training: Training | None = None,
+        restarts: int = 1,
         validation: float = 0.2,
         batch_size: int = 8192,
         device: str = "auto",
@@ -53,6 +54,7 @@ class Priced(Explainer):
         self.masker = masker
         self.groups = groups
         self.training = training
+        self.restarts = restarts
         self.validation = validation
         self.batch_size = batch_size
         self.device = device

@@ -45,6 +45,9 @@ class RealX(Priced):
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default) or the paper's `Bernoulli`.
     training : options, see `Training`.
+    restarts : how often to train each setting, from other seeds, all in one program; the one with
+        the best objective on validation rows is kept. A selector can settle in a selection that
+        no small change improves; three restarts cost three times as much.
     validation : share of rows held out for stopping and choosing.
     batch_size : rows explained at once; bounds memory.
     device : "auto", "cpu", "cuda", …
@@ -84,6 +87,7 @@ class RealX(Priced):
         groups: GroupSpec | None = None,
         mask_law: MaskLaw | None = None,
         training: Training | None = None,
+        restarts: int = 1,
         validation: float = 0.2,
         batch_size: int = 8192,
         device: str = "auto",
@@ -102,6 +106,7 @@ class RealX(Priced):
         self.groups = groups
         self.mask_law = mask_law
         self.training = training
+        self.restarts = restarts
         self.validation = validation
         self.batch_size = batch_size
         self.device = device

@@ -28,6 +28,7 @@ from unmasked.errors import InputError, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
+from unmasked.explainers.base import check_restarts
 from unmasked.explanation import Explanation
 from unmasked.reach import OUTSIDE
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
@@ -68,24 +69,29 @@ def explain_table(
     training: Training | None = None,
     roles: Roles | None = None,
     seeds: int = 0,
+    restarts: int = 1,
     command: str = "unmasked explain",
 ) -> TableResult:
     """Split a table, train REAL-X and EVAL-X, explain and evaluate the test rows, report.
 
     seeds : so many more explainers are trained, alike but for their seed, to tell which rows'
         selections hold.
+    restarts : as in `RealX`.
     """
     started = time.monotonic()
     check_sparsity(sparsity)
     choose_device(device)
     if seeds < 0 or seeds == 1:
         raise InputError(f"--stability must be 0 or at least 2 seeds but is {seeds}.")
+    check_restarts(restarts)
     roles = roles or Roles()
     table = read_table(path, text=[] if roles.id is None else [roles.id])
     split = split_table(table, target, seed=seed, roles=roles)
     check_columns(roles.features(table, target))
     prepare_folder(folder, MODELS)
     run = f"{target} {sparsity} {seed} {training} {device}"
+    if restarts > 1:
+        run += f" {restarts} restarts"
     if roles != Roles():
         run += f" {roles}"
     options: dict[str, Any] = {
@@ -95,7 +101,8 @@ def explain_table(
         "random_state": seed,
         "checkpoint": checkpoint_folder(folder, path.read_bytes(), run),
     }
-    explainer = RealX(sparsity, **options).fit(*split.train, validation=split.valid)
+    explainer = RealX(sparsity, restarts=restarts, **options)
+    explainer.fit(*split.train, validation=split.valid)
     evaluator = EvalX(**options).fit(*split.train, validation=split.valid)
     explanation = explainer.explain(split.test[0])
     scores = evaluator.evaluate(explanation, *split.test)

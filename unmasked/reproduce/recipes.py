@@ -163,8 +163,8 @@ TUNED = (
     "200 to 202) instead of −0.492, −0.475 and −0.475 for an MLP (5e-3, 0.1).",
     "Every setting of every method is trained three times from other seeds, and the one with the "
     "best objective on validation rows is kept. Without, REAL-X's selector settles in a selection "
-    "that shows whatever is ever needed, or less than is needed, at every λ of two draws of 15: FDR "
-    "0.129 / 0.047 / 0.015, CFSR 1.000 / 1.000 / 1.000 (seeds 0 to 4).",
+    "that shows what other rows need too, or less than is needed, at every λ of two draws of 15: "
+    "FDR 0.129 / 0.047 / 0.015, CFSR 1.000 / 1.000 / 1.000 (seeds 0 to 4).",
     "The 2,048 separate models are trained for the first seed alone.",
 )
 PAPER = (

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unmasked.engine import Settings, Trained, Training, fit
+from unmasked.engine import Settings, Trained, Training, fit, restart_seeds
 from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import MEMBER_SHIFT, SEED_SHIFT
 from unmasked.reproduce.recipes import FEATURES, Recipe
 from unmasked.reproduce.worlds import PARTS, World, data_of, inputs_of, predicted, selected
-
-RESTART_SHIFT = 15_485_863  # from one restart's seed to the next
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def train_explainer(name: str, recipe: Recipe, worlds: list[World], place: Place
     assert selector is not None
     sampler, starts = selector.sampler, range(recipe.restarts)
     repeated = [world for world in worlds for _ in starts]
-    seeds = tuple(world.seed + RESTART_SHIFT * i for world in worlds for i in starts)
+    seeds = tuple(seed for world in worlds for seed in restart_seeds(world.seed, len(starts)))
     trained = _train(name, recipe, Settings(levels, seeds), repeated, place)
     axes = (len(worlds), len(starts), len(levels))
     best = np.array(trained.scores).reshape(axes).argmax(1)  # (W, S)
