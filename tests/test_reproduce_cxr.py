@@ -17,10 +17,12 @@ from unmasked.cli import app
 from unmasked.data.chest_xray import ChestXrays
 from unmasked.data.phantom import phantom, truth_of_superpixels
 from unmasked.engine import Training
+from unmasked.errors import InputError
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.networks import MLP
+from unmasked.reproduce import cxr as films_job
 from unmasked.reproduce import images as job
-from unmasked.reproduce.cxr import _films, run_cxr
+from unmasked.reproduce.cxr import _films, drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
 from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
 from unmasked.reproduce.imagetraining import Found
@@ -167,6 +169,29 @@ def test_where_the_selections_lie_is_told(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- recipes
+
+
+def test_no_more_films_are_drawn_than_a_recipe_learns_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(films_job, "_PHANTOMS", (7, 4, 3))
+    for most, expected in ((5, 5), (9, 7), (None, 7)):
+        found, truth = drawn_films(SIZE, most=most)
+        assert [len(part.y) for part in (found.train, found.valid, found.test)] == [expected, 4, 3]
+        np.testing.assert_array_equal(found.train.x, phantom(expected, SIZE, 0).x)
+        np.testing.assert_array_equal(truth, phantom(3, SIZE, 2).truth)
+
+
+def test_drawn_films_are_as_many_as_the_preset_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int | None] = []
+
+    def stops(size: int, *, most: int | None) -> None:
+        asked.append(most)
+        raise InputError("far enough.")
+
+    monkeypatch.setattr(films_job, "drawn_films", stops)
+    for name in ("quick", "paper"):
+        result = CliRunner().invoke(app, ["reproduce", "cxr", "--preset", name])
+        assert result.exit_code == 2
+    assert asked == [quick().rows, None]
 
 
 def test_the_paper_preset_is_the_papers() -> None:

@@ -220,7 +220,8 @@ def cxr(
         recipes.check_grid(recipe, grid**2)
         if hearts is not None:
             check_hearts(hearts)
-        films, truth = drawn_films(side) if data == "phantom" else (None, None)
+        drawn = data == "phantom"
+        films, truth = drawn_films(side, most=recipe.rows) if drawn else (None, None)
         result = run_cxr(
             out or Path(f"cxr-{recipe.name}"),
             recipe,

@@ -3,17 +3,22 @@
 ::
 
     ratio = width of the heart / width of the thorax          the cardiothoracic ratio
-    P(y = 1) = σ((ratio − 0.5) / 0.02)                        0.5 is the usual limit
+    P(y = 1) = σ((ratio − 0.5) / 0.0075)                      0.5 is the usual limit
 
 A film shows a thorax with dark lungs, diaphragm, spine, ribs and collarbones, and a heart that is
-brighter than the lungs. Everything but the ratio is drawn independently of it: the thorax's width
-and place, the heart's place, height and tilt, ribs, noise, and the film's mean brightness, since
-exposure is automatic, as on real machines. What is left are four edges, the left and the right one
-of heart and thorax: these are the truth.
+brighter than the lungs. Both outlines waver around ellipses whose ratio is 0.5 on every film: each
+of the four edges, the left and the right one of heart and thorax, is moved out or in at places a
+sixteenth of the film apart, by shares of the ellipse's width that are drawn independently. A width
+is measured where ellipses are widest, as the mean over a part of the outline (11/64 of the film
+high). So the label depends on these four parts alone, on all of them, and on all of each: they are
+the truth, and nothing hides them. Nothing else tells the ratio: the ellipses' size and place, the
+heart's height and tilt, ribs, noise and the film's mean brightness (exposure is automatic, as on
+real machines) are drawn independently of it.
 
-Two things to know. At the same mean brightness, the rest of a film with an enlarged heart is about
-1% darker; exposures differ by 18%. And the heart's outline goes on above and below its widest
-place, so pixels a little beyond the truth tell something too.
+Three things to know. At the same mean brightness, the rest of a film with an enlarged heart is
+about 0.7% darker; exposures differ by 18%. An outline is smooth, so pixels just above and below the
+truth tell a little too. And the heart's edges decide more: 38% of the ratio's variance comes from
+each of them, 12% from each of the thorax's, since a ratio of 0.5 halves the thorax's moves.
 """
 
 from __future__ import annotations
@@ -29,14 +34,17 @@ from unmasked.errors import InputError
 
 LIMIT = 0.5
 """The ratio above which a heart counts as enlarged."""
-SOFTNESS = 0.02
+SOFTNESS = 0.0075
 """How much ratio it takes from P(y = 1) = 0.5 to σ(1) = 0.73."""
-RATIOS = (0.36, 0.64)
-"""Ratios are drawn evenly from this range."""
 
-_LEAST_SIZE = 32  # below, the truth is less than two pixels wide
-_NEAR, _LONG = 2 / 64, 5.5 / 64  # the truth: how far from an edge, how far up and down; sides
+_LEAST_SIZE = 32  # below, the truth is less than a pixel wide
+_NEAR, _LONG = 1 / 64, 5.5 / 64  # the truth: how far from an edge, how far up and down; sides
+_STEP = 1 / 16  # from one place where an outline is moved to the next; sides
+_REACH = 16  # such places above, and as many below, an edge's level
+_SWAY = np.array([0.064, 0.064, 0.072, 0.072])  # how far heart and thorax are moved at most, w
+_NOMINAL = np.array([LIMIT / 2, LIMIT / 2, 0.5, 0.5])  # halves of the ellipses' widths, w
 _SHARE = 0.25  # of the fullest cell's truth, from which on a cell is true
+_ALONG = _LONG * ((2 * np.arange(1000) + 1) / 1000 - 1)  # levels over which a width is averaged
 _AT_ONCE = 128  # films drawn at the same time
 
 _F = NDArray[np.float32]
@@ -50,8 +58,9 @@ class Phantom:
     ----------
     x : (films, 1, size, size) float32, 0 = black, 1 = white. y : (films,) 1 = enlarged heart.
     truth : (films, size, size) bool, the pixels at the four edges that decide the ratio.
-    probability : (films,) the true P(y = 1 | ratio), whose AUROC, 0.967, is the best there can be.
-    heart, thorax : (films, 2) where the left and the right edge are, in pixels from the left.
+    probability : (films,) the true P(y = 1 | ratio), whose AUROC, 0.958, is the best there can be.
+    heart, thorax : (films, 2) where the left and the right edge are, in pixels from the left: the
+        mean over the part of the outline where the width is measured.
     """
 
     x: NDArray[np.float32]
@@ -81,9 +90,8 @@ def phantom(rows: int, size: int = 64, seed: int = 0) -> Phantom:
     _check_whole("rows", rows, 1)
     _check_whole("size", size, _LEAST_SIZE)
     _check_whole("seed", seed, 0)
-    anatomy = _anatomy(np.random.default_rng([seed, 0]).random((rows, len(_RANGES))))
-    ratio = anatomy.half_heart / anatomy.half_thorax  # (rows,)
-    probability: NDArray[np.float64] = expit((ratio - LIMIT) / SOFTNESS)
+    anatomy = _drawn(rows, seed)
+    probability: NDArray[np.float64] = expit((anatomy.ratio - LIMIT) / SOFTNESS)
     y = (np.random.default_rng([seed, 1]).random(rows) < probability).astype(np.int64)
     noise = np.random.default_rng([seed, 2])
     x = np.empty((rows, 1, size, size), np.float32)
@@ -92,14 +100,14 @@ def phantom(rows: int, size: int = 64, seed: int = 0) -> Phantom:
         here = slice(start, min(start + _AT_ONCE, rows))
         films = _Films(_Anatomy(*(value[here] for value in anatomy)), size)
         x[here, 0] = films.exposed(noise)
-        truth[here] = films.truth()
+        truth[here] = films.truths().any(0)
     return Phantom(
         x=x,
         y=y,
         truth=truth,
         probability=probability,
-        heart=size * _edges(anatomy.heart_x, anatomy.half_heart),
-        thorax=size * _edges(anatomy.thorax_x, anatomy.half_thorax),
+        heart=size * anatomy.edges[:, :2],
+        thorax=size * anatomy.edges[:, 2:],
     )
 
 
@@ -157,25 +165,25 @@ def _check_whole(name: str, value: Any, least: int) -> None:
 
 # ---------------------------------------------------------------------- what is drawn
 
-# Evenly drawn, each on its own; lengths are in sides of the film, or in widths of the thorax (w).
+# Evenly drawn, each on its own; lengths are in sides of the film, or in widths of the thorax's
+# ellipse (w).
 _RANGES = {
-    "ratio": RATIOS,
-    "width": (0.64, 0.80),  # of the thorax
-    "across": (-0.035, 0.035),  # the thorax's middle, from the film's
+    "width": (0.65, 0.74),
+    "across": (-0.02, 0.02),  # the thorax's middle, from the film's
     "down": (-0.03, 0.03),
-    "height": (0.88, 1.02),  # of the lungs, w
-    "heart_x": (0.03, 0.085),  # the heart's middle, to the right of the thorax's, w
-    "heart_y": (0.15, 0.18),  # above the diaphragm, w
-    "heart_height": (0.16, 0.21),  # of its upper left quarter, w
-    "tilt": (0.10, 0.30),  # how much its axis falls to the apex
-    "wall": (0.055, 0.09),  # of the chest
+    "height": (0.98, 1.10),  # of the lungs, w
+    "heart_x": (0.02, 0.055),  # the heart's middle, to the right of the thorax's, w
+    "heart_y": (0.235, 0.265),  # above the diaphragm, w
+    "heart_height": (0.20, 0.25),  # of its upper left quarter, w
+    "tilt": (0.0, 0.14),  # how much its axis falls to the apex
+    "wall": (0.045, 0.06),  # of the chest, beyond the farthest that the outline goes
     "shoulders": (0.02, 0.10),  # from the top
     "axilla": (0.36, 0.50),  # how far down the arms hide the trunk's sides
     "neck": (0.10, 0.14),  # half of its width
     "spine": (0.040, 0.052),  # half of its width, w
-    "vessels": (0.085, 0.115),  # half of the width of what lies above the heart, w
+    "vessels": (0.075, 0.10),  # half of the width of what lies above the heart, w
     "knob": (0.03, 0.05),  # radius of the aorta's, w
-    "dome": (0.03, 0.08),  # how much the diaphragm rises on each side, w
+    "dome": (0.01, 0.04),  # how much the diaphragm rises on each side, w
     "liver": (0.01, 0.04),  # how much more on the left of the film, w
     "bubble": (-0.5, 1.0),  # how dark the stomach's air is, if there is any
     "rib_gap": (0.098, 0.118),  # w
@@ -193,33 +201,56 @@ _RANGES = {
 
 
 class _Anatomy(NamedTuple):
-    """What is drawn about each film, in sides of the film."""
+    """What is drawn about each film, in sides of the film; edges: the heart's left and right one,
+    the thorax's left and right one."""
 
-    half_heart: NDArray[np.float64]  # (films,), as are the next three
-    half_thorax: NDArray[np.float64]
-    heart_x: NDArray[np.float64]
-    thorax_x: NDArray[np.float64]
+    edges: NDArray[np.float64]  # (films, 4), from the left
+    waver: NDArray[np.float64]  # (films, 4, places), how far an edge is moved outwards
+    middles: NDArray[np.float64]  # (films, 4), between the left and the right edge's ellipse
     drawn: NDArray[np.float64]  # (films, ranges)
 
+    @property
+    def ratio(self) -> NDArray[np.float64]:
+        """(films,) the heart's width over the thorax's."""
+        left_heart, right_heart, left_thorax, right_thorax = self.edges.T
+        result: NDArray[np.float64] = (right_heart - left_heart) / (right_thorax - left_thorax)
+        return result
 
-def _anatomy(uniform: NDArray[np.float64]) -> _Anatomy:
-    """Numbers from 0 to 1 (films, ranges) -> what they stand for."""
-    low, high = np.array(list(_RANGES.values())).T  # (ranges,) each
-    drawn = low + (high - low) * uniform
-    value = dict(zip(_RANGES, drawn.T, strict=True))
-    middle = 0.5 + value["across"]
-    return _Anatomy(
-        half_heart=value["ratio"] * value["width"] / 2,
-        half_thorax=value["width"] / 2,
-        heart_x=middle + value["heart_x"] * value["width"],
-        thorax_x=middle,
-        drawn=drawn,
+
+_OUTWARDS = np.array([-1, 1, -1, 1])
+
+
+def _drawn(rows: int, seed: int) -> _Anatomy:
+    """The anatomy of a seed's first films."""
+    return _anatomy(
+        np.random.default_rng([seed, 0]).random((rows, len(_RANGES))),
+        np.random.default_rng([seed, 3]).random((rows, 4, 2 * _REACH + 1)),
     )
 
 
-def _edges(middle: NDArray[np.float64], half: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(films,) twice -> (films, 2)."""
-    return np.stack([middle - half, middle + half], axis=1)
+def _anatomy(uniform: NDArray[np.float64], moves: NDArray[np.float64]) -> _Anatomy:
+    """Numbers from 0 to 1, (films, ranges) and (films, 4, places) -> what they stand for."""
+    low, high = np.array(list(_RANGES.values())).T  # (ranges,) each
+    drawn = low + (high - low) * uniform
+    value = dict(zip(_RANGES, drawn.T, strict=True))
+    thorax = 0.5 + value["across"]
+    heart = thorax + value["heart_x"] * value["width"]
+    middles = np.stack([heart, heart, thorax, thorax], 1)
+    waver = value["width"][:, None, None] * _SWAY[:, None] * (2 * moves - 1)
+    half = value["width"][:, None] * _NOMINAL + waver @ _between(_ALONG).mean(0)  # (films, 4)
+    return _Anatomy(middles + _OUTWARDS * half, waver, middles, drawn)
+
+
+def _between(level: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights that take an outline smoothly from place to place: (...,) -> (..., places).
+
+    ``level`` is how far below an edge's level. Between two places t = 0 and t = 1 the weights are
+    1 − s and s, with s = t² (3 − 2 t).
+    """
+    place = level[..., None] / _STEP + _REACH - np.arange(2 * _REACH + 1)
+    t = np.clip(1 - np.abs(place), 0, 1)
+    result: NDArray[np.float64] = t * t * (3 - 2 * t)
+    return result
 
 
 class _Films:
@@ -233,45 +264,66 @@ class _Films:
         place = (np.arange(size, dtype=np.float32) + np.float32(0.5)) / np.float32(size)
         u, self.v = place[None, None, :], place[None, :, None]  # to the right, downwards
         self.value = dict(zip(_RANGES, map(per_film, anatomy.drawn.T), strict=True))
-        self.w, self.half = self.value["width"], per_film(anatomy.half_thorax)
-        self.half_heart = per_film(anatomy.half_heart)
-        self.aside: _F = u - per_film(anatomy.thorax_x)
+        self.w = self.value["width"]
+        self.half: _F = self.w * np.float32(0.5)
+        self.aside: _F = u - per_film(anatomy.middles[:, 2])
         self.away: _F = np.abs(self.aside)
-        self.side: _F = self.away / self.half  # 1 at the thorax's edges
-        self.heart_x: _F = per_film(anatomy.heart_x - anatomy.thorax_x)  # from the middle
-        self.from_heart: _F = (self.aside - self.heart_x) / self.half_heart  # ±1 at its edges
+        self.side: _F = self.away / self.half  # 1 at the edges of the thorax's ellipse
+        self.heart_x: _F = per_film(anatomy.middles[:, 0] - anatomy.middles[:, 2])
+        self.from_heart: _F = self.aside - self.heart_x
         lungs = self.value["height"] * self.w
         self.apex: _F = np.float32(0.5) + self.value["down"] - np.float32(0.54) * lungs
-        self.widest: _F = self.apex + np.float32(0.80) * lungs  # where the thorax is
-        self.base: _F = self.apex + np.float32(0.88) * lungs  # the diaphragm between its domes
+        self.widest: _F = self.apex + np.float32(0.72) * lungs  # where the thorax is
+        self.base: _F = self.apex + np.float32(0.90) * lungs  # the diaphragm between its domes
         self.heart_y: _F = self.base - self.value["heart_y"] * self.w
-        self.to_heart = self._to_heart()
-        self.to_thorax: _F = self.away - self._half_width()  # at the same level
+        fall = self.value["tilt"] * self.w / 4  # how much lower the heart's right edge is
+        self.levels = (self.heart_y, self.heart_y + fall, self.widest, self.widest)
+        self.to_edges = self._to_edges(anatomy.waver)
+        self.to_heart: _F = np.where(self.from_heart > 0, self.to_edges[1], self.to_edges[0])
+        self.to_thorax: _F = np.where(self.aside > 0, self.to_edges[3], self.to_edges[2])
         self.to_lungs = self._to_lungs()
 
-    def _to_heart(self) -> _F:
-        """About the distance from the heart's outline, below 0 inside.
-
-        Quarters of ellipses, of one width and three heights, which meet where vessels and diaphragm
-        hide it. The axis is level on the left and falls to the apex on the right.
-        """
-        x, right = self.from_heart, self.from_heart > 0
-        slope = np.where(right, self.value["tilt"], np.float32(0))
-        y = self.v - self.heart_y - slope * self.half_heart * x
-        quarter = np.where(right, np.float32(1.3), np.float32(1))
-        height = self.value["heart_height"] * self.w * np.where(y > 0, np.float32(1.5), quarter)
-        y = y / height
-        along, down = x / self.half_heart - slope * y / height, y / height  # the form's gradient
-        form = np.sqrt(x * x + y * y)
-        result: _F = (form - 1) * form / np.sqrt(np.maximum(along**2 + down**2, 1e-6))
+    def _to_edges(self, waver: NDArray[np.float64]) -> list[_F]:
+        """About the distance from each of the four edges, below 0 inside; beyond the middle, where
+        the other edge counts, it means nothing."""
+        result = []
+        for edge, outwards in enumerate(_OUTWARDS):
+            from_middle = np.float32(outwards) * (self.from_heart if edge < 2 else self.aside)
+            half = self._half_width(edge, waver[:, edge])  # (films, size)
+            slope = np.clip(np.gradient(half, 1 / self.size, axis=1), -4, 4)
+            distance = (from_middle - half[:, :, None]) / np.sqrt(1 + slope**2)[:, :, None]
+            result.append(distance.astype(np.float32))
         return result
 
-    def _half_width(self) -> _F:
-        """Half of the thorax's width at each level, (films, size, 1); 0 above the lungs."""
-        level = (self.v - self.widest) / (self.widest - self.apex)  # −1 at the top of the lungs
-        above = (1 - np.clip(-level, 0, 1) ** 2.3) ** (1 / 2.1)
-        below = np.sqrt(1 - np.clip(level / 1.6, 0, 1) ** 2)
-        result: _F = self.half * np.where(level < 0, above, below).astype(np.float32)
+    def _half_width(self, edge: int, waver: NDArray[np.float64]) -> NDArray[np.float64]:
+        """From the middle to an edge at each level: (films, places) -> (films, size).
+
+        The ellipse's half width, whose mean is ``_NOMINAL`` where the width is measured, and how
+        far the edge is moved, which fades where an ellipse ends.
+        """
+        form = self._heart_form if edge < 2 else self._thorax_form
+        level = (self.v - self.levels[edge])[:, :, 0].astype(np.float64)  # (films, size)
+        along = np.broadcast_to(_ALONG, (self.count, len(_ALONG)))
+        ellipse = form(level, edge)
+        nominal = self.w[:, :, 0] * _NOMINAL[edge] / form(along, edge).mean(1, keepdims=True)
+        moved = np.einsum("fsp,fp->fs", _between(level), waver)
+        result: NDArray[np.float64] = nominal * ellipse + moved * np.clip(2 * ellipse, 0, 1)
+        return result
+
+    def _heart_form(self, level: NDArray[np.float64], edge: int) -> NDArray[np.float64]:
+        """Quarters of ellipses, of one width and three heights, which meet where vessels and
+        diaphragm hide it; 1 at an edge's level: (films, levels) -> the same."""
+        quarter = np.where(level > 0, 1.5, 1.3 if edge else 1.0)
+        height = (self.value["heart_height"] * self.w)[:, :, 0] * quarter
+        result: NDArray[np.float64] = np.sqrt(np.clip(1 - (level / height) ** 2, 0, 1))
+        return result
+
+    def _thorax_form(self, level: NDArray[np.float64], edge: int) -> NDArray[np.float64]:
+        """1 at the widest level, 0 above the lungs: (films, levels) -> the same."""
+        down = level / (self.widest - self.apex)[:, :, 0]  # −1 at the top of the lungs
+        above = (1 - np.clip(-down, 0, 1) ** 2.3) ** (1 / 2.1)
+        below = np.sqrt(1 - np.clip(down / 1.6, 0, 1) ** 2)
+        result: NDArray[np.float64] = np.where(down < 0, above, below)
         return result
 
     def _to_lungs(self) -> _F:
@@ -300,15 +352,13 @@ class _Films:
         result: _F = np.clip(film, 0, 1)
         return result
 
-    def truth(self) -> NDArray[np.bool_]:
-        """The pixels at the four edges, above the diaphragm, (films, size, size)."""
-        apex = self.value["tilt"] * self.half_heart  # how much lower the right edge is
-        level = self.v - self.heart_y - np.where(self.from_heart > 0, apex, 0)
-        heart = (np.abs(self.to_heart) <= _NEAR) & (np.abs(level) <= _LONG)
-        heart &= np.abs(self.from_heart) > 0.7  # not the heart's top, where it is low
-        level = self.v - self.widest
-        thorax = (np.abs(self.to_thorax) <= _NEAR) & (np.abs(level) <= _LONG)
-        result: NDArray[np.bool_] = (heart | thorax) & (self.to_lungs <= _NEAR)
+    def truths(self) -> NDArray[np.bool_]:
+        """The pixels at each of the four edges, (4, films, size, size)."""
+        result = np.empty((4, self.count, self.size, self.size), bool)
+        for edge, outwards in enumerate(_OUTWARDS):
+            own = outwards * (self.from_heart if edge < 2 else self.aside) > 0
+            near = np.abs(self.to_edges[edge]) <= _NEAR
+            result[edge] = own & near & (np.abs(self.v - self.levels[edge]) <= _LONG)
         return result
 
     def _inside(self, distance: _F) -> _F:
@@ -326,7 +376,8 @@ class _Films:
         line = self.value["shoulders"] + 0.02 + 0.22 * aside**0.8  # falls to the side
         arms = 0.5 * expit((self.value["axilla"] - self.v) / 0.02)
         waist = 0.04 * np.clip(self.v - 0.6, 0, 1)
-        trunk = self._inside(self.away - self.half - self.value["wall"] - arms + waist)
+        farthest = self.half + np.float32(_SWAY[2]) * self.w
+        trunk = self._inside(self.away - farthest - self.value["wall"] - arms + waist)
         neck = self._inside(self.away - self.value["neck"])
         result: _F = np.maximum(neck, self._inside(line - self.v) * trunk)
         return result
