@@ -198,7 +198,7 @@ REFUSED = {
     "too few rows": (["--masks", "short.csv"], "390 rows but the table has 400, with rows 'p390'"),
     "no such file": (["--masks", "absent.csv"], "not a file"),
     "the same name": (["--masks", "honest.csv", "--masks", "honest.csv"], "two files"),
-    "no such group": (["--masks", "honest.csv", "--group", "clinic"], "no column 'clinic'"),
+    "no such group": (["--masks", "honest.csv", "--group", "clinic"], "'clinic', which is not in"),
     "a cut of text": (["--masks", "linear.tsv", "--top", "few"], "--top must be a number"),
 }
 

@@ -279,20 +279,33 @@ def classifier_bytes(estimator: Any) -> bytes:
 
 def classifier_from(folder: Path) -> Any:
     """The inverse of `classifier_bytes`; refuses whatever is no class of scikit-learn's kin."""
-    skops = _skops("loading an EvalX with an estimator")
+    return read_skops(folder / CLASSIFIER, "loading an EvalX with an estimator")
+
+
+def read_skops(
+    path: Path,
+    what: str,
+    *,
+    trust: bool = False,
+    advice: str = "load only what you saved yourself",
+) -> Any:
+    """What a file of skops holds: classes of scikit-learn's kin, or any with ``trust``.
+
+    what : what is being done, for the sentence where skops is not installed.
+    """
+    skops = _skops(what)
     try:
-        content = (folder / CLASSIFIER).read_bytes()
-        foreign = _foreign(skops, content)
+        content = path.read_bytes()
+        foreign = [] if trust else _foreign(skops, content)
         if not foreign:
             return skops.loads(content, trusted=skops.get_untrusted_types(data=content))
     except Exception as error:  # whatever another version of scikit-learn trips over
         raise SavedError(
-            f"{folder / CLASSIFIER} cannot be read ({' '.join(str(error).split())}); use the "
+            f"{path} cannot be read ({' '.join(str(error).split())}); use the "
             "version of scikit-learn it was saved with."
         ) from error
     raise SavedError(
-        f"{folder / CLASSIFIER} must hold classes of {', '.join(_TRUSTED)} only but holds "
-        f"{foreign[0]}; load only what you saved yourself."
+        f"{path} must hold classes of {', '.join(_TRUSTED)} only but holds {foreign[0]}; {advice}."
     )
 
 

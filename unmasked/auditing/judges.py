@@ -1,7 +1,8 @@
 """Who judges: evaluators of other rows than those they judge, several seeds of each.
 
 The audited rows are cut into folds; the evaluators of a fold learn from the other folds (or from
-training rows of the user's own), so no row is judged by a model that has seen it.
+training rows of the user's own), so no row is judged by a model that has seen it. Where rows have
+times, a fold is a period.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, Stratified
 from unmasked.auditing.settings import AuditSettings
 from unmasked.errors import DataWarning, InputError
 from unmasked.evaluation import EvalX
+from unmasked.evaluation.periods import cut_in_time
 
 _VALIDATION_PARTS = 5  # one part in five of what is learned from is held out to stop on
 _MASK_COPIES = 20
@@ -38,12 +40,21 @@ class Fold:
 
 
 def folds_of(
-    label: NDArray[np.int64], groups: NDArray[np.int64] | None, count: int, most: int, seed: int
+    label: NDArray[np.int64],
+    groups: NDArray[np.int64] | None,
+    count: int,
+    most: int,
+    seed: int,
+    times: NDArray[np.int64] | None = None,
 ) -> list[Fold]:
-    """Cut rows into folds with classes in proportion, groups whole; at most ``most`` learn."""
+    """Cut rows into folds with classes in proportion, groups whole; at most ``most`` learn.
+
+    With times, the folds are periods of about as many rows.
+    """
     result = []
-    for number, (rest, judged) in enumerate(_split(label, groups, count, seed)):
-        learn, stop = learn_and_stop(label, groups, rest, most, seed + number)
+    parts = _split(label, groups, count, seed) if times is None else _periods(times, count)
+    for number, (rest, judged) in enumerate(parts):
+        learn, stop = learn_and_stop(label, groups, rest, most, seed + number, times)
         result.append(Fold(learn, stop, np.sort(judged)))
     return result
 
@@ -54,15 +65,31 @@ def learn_and_stop(
     rows: NDArray[np.int64],
     most: int,
     seed: int,
+    times: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Divide rows to learn from into learning and stopping; of too many, a sample."""
+    """Divide rows to learn from into learning and stopping; of too many, a sample.
+
+    With times, the latest of them are to stop on.
+    """
     if len(rows) > most:
         rows = np.random.default_rng((seed, 5)).permutation(rows)[:most]
+    if times is not None and len(np.unique(times[rows])) >= _VALIDATION_PARTS:
+        *_, (learn, stop) = _periods(times[rows], _VALIDATION_PARTS)
+        return np.sort(rows[learn]), np.sort(rows[stop])
     inner = None if groups is None else groups[rows]
     enough = inner is None or len(np.unique(inner)) >= _VALIDATION_PARTS
     parts = _split(label[rows], inner if enough else None, _VALIDATION_PARTS, seed)
     learn, stop = next(iter(parts))
     return np.sort(rows[learn]), np.sort(rows[stop])
+
+
+def _periods(
+    times: NDArray[np.int64], count: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """(all other rows, the rows of the period), the earliest period first."""
+    period = cut_in_time(times, count)
+    for number in range(count):
+        yield np.flatnonzero(period != number), np.flatnonzero(period == number)
 
 
 def _split(
@@ -141,7 +168,7 @@ def train_judge(
     if len(np.unique(learn[1])) < 2:
         raise InputError(
             "the rows that evaluators learn from must hold at least two classes but hold one; "
-            "give more rows, or groups that are not of one class each."
+            "give more rows, or groups or times that are not of one class each."
         )
     options: dict[str, Any] = {"mask_law": settings.law, "device": "cpu", "progress": False}
     if settings.learner == "network":

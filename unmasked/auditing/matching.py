@@ -7,7 +7,7 @@ have names, in any order, else by position. What was done is said.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,11 @@ class Matched:
     how: str
     classes: list[str] | list[int] | None = None
     listed: int | None = None
+
+    def take(self, keep: NDArray[np.int64], rows: NDArray[np.int64]) -> Matched:
+        """Some of its rows, which are these rows of the table."""
+        ranks = None if self.ranks is None else self.ranks[keep]
+        return replace(self, values=self.values[keep], ranks=ranks, rows=rows)
 
 
 def match(

@@ -56,6 +56,7 @@ class Finding:
     ----------
     name, source : its name, and that of what it was cut from; cut : {"top": k} of attributions.
     encoding : the encoding test's `Encoding`. verdict, reason, encoding_nats : the same in short.
+    prediction : the same test of the model's likeliest class, where labels and a model came.
     fidelity, fidelity_reason : how well what it shows informs, in a word and in a sentence.
     room : how much better masks of the same sizes could be. metrics : figures with intervals.
     """
@@ -71,6 +72,7 @@ class Finding:
     room: str
     metrics: dict[str, Interval]
     remarks: list[str] = field(default_factory=list)
+    prediction: Encoding | None = None
 
     @property
     def verdict(self) -> str:
@@ -90,12 +92,14 @@ class Finding:
     @property
     def headline(self) -> str:
         """The explanation in a line."""
-        return verdicts.headline(self.name, self.verdict, self.fidelity)
+        told = verdicts.headline(self.name, self.verdict, self.fidelity)
+        return " ".join([told, *verdicts.gives_prediction_away(self.prediction)])
 
     @property
     def answer(self) -> str:
         """What a reader should take away, in plain words."""
-        return verdicts.answer(self.verdict, self.fidelity)
+        told = verdicts.answer(self.verdict, self.fidelity)
+        return " ".join([told, *verdicts.gives_prediction_away(self.prediction)])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -109,6 +113,7 @@ class Finding:
             "reason": self.reason,
             "encoding_nats": self.encoding_nats.to_json(),
             "encoding": self.encoding.to_dict(),
+            "prediction": None if self.prediction is None else self.prediction.to_dict(),
             "fidelity": self.fidelity,
             "fidelity_reason": self.fidelity_reason,
             "room": self.room,
@@ -188,6 +193,7 @@ class AuditResult:
             rows[one.name] = {
                 "verdict": one.verdict,
                 "encoding_nats": one.encoding.nats,
+                **_of_prediction(one),
                 "fidelity": one.fidelity,
                 **shown,
             }
@@ -258,3 +264,13 @@ class AuditResult:
 
     def _has(self, name: str) -> bool:
         return all(name in one.metrics for one in self.explanations)
+
+
+def _of_prediction(one: Finding) -> dict[str, Any]:
+    """Columns of the comparison that are there where the model's prediction was tested."""
+    found = one.prediction
+    return (
+        {}
+        if found is None
+        else {"prediction_verdict": found.verdict, "prediction_nats": found.nats}
+    )

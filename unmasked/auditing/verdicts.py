@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmasked.auditing.health import Health, may_judge
 from unmasked.metrics import Interval
+
+if TYPE_CHECKING:
+    from unmasked.evaluation.encoding import Encoding
 
 INFORMS, RANDOM, WORSE = "informs", "no better than random", "worse than random"
 NOT_JUDGED, ALL, NONE = "not judged", "shows everything", "shows nothing"
@@ -114,6 +118,13 @@ def answer(verdict: str, word: str) -> str:
     if word == INFORMS:
         return "It informs by the values it shows; its choice was not seen to give the answer away."
     return f"Its choice was not seen to give the answer away, but {_INFORM[word]}."
+
+
+def gives_prediction_away(prediction: Encoding | None) -> list[str]:
+    """A sentence where the choice of features tells what the model predicts."""
+    if prediction is None or prediction.verdict != "encodes":
+        return []
+    return ["Its choice of features gives the model's prediction away."]
 
 
 _INFORM = {

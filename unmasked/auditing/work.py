@@ -8,13 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from unmasked.auditing import verdicts
 from unmasked.auditing.asking import Answers, Questions, ask, gather
 from unmasked.auditing.cuts import Audited
-from unmasked.auditing.encoding import encoding_of, kept_encoding
+from unmasked.auditing.encoding import (
+    encoding_of,
+    enough_predicted,
+    kept_encoding,
+    of_prediction,
+)
 from unmasked.auditing.figures import Resampler, all_figures, curve_figures
 from unmasked.auditing.health import examine
 from unmasked.auditing.judges import Fold, folds_of, learn_and_stop, one_thread, take, train_judge
@@ -23,8 +27,10 @@ from unmasked.auditing.progress import Steps
 from unmasked.auditing.result import AuditResult, Curve, Finding
 from unmasked.auditing.settings import AuditSettings
 from unmasked.auditing.store import Store
-from unmasked.auditing.table import AuditTable
+from unmasked.auditing.table import AuditTable, Learning
 from unmasked.engine.progress import Show
+from unmasked.errors import InputError
+from unmasked.evaluation.periods import blocks_of
 
 if TYPE_CHECKING:
     from unmasked.evaluation.encoding import Encoding
@@ -38,16 +44,19 @@ class Work:
     audited: list[Audited]
     options: AuditSettings
     seed: int
-    learning: tuple[pd.DataFrame, NDArray[np.int64]] | None
+    learning: Learning | None
     store: Store
     model: Model | None
     notes: list[str]
     of_model: bool
+    predicted: NDArray[np.int64] | None = None
+    """The number of the model's likeliest class, (rows,), where there are labels as well."""
 
     @property
     def pieces(self) -> int:
         judging = 1 if self.learning is not None else self.options.folds
-        return judging + 2 * len(self.audited) + 1
+        each = 2 if self.predicted is None else 3
+        return judging + each * len(self.audited) + 1
 
     def run(self, progress: Show = "auto") -> AuditResult:
         """Do the work; pieces that an earlier run had finished are read back."""
@@ -57,15 +66,18 @@ class Work:
     def _run(self, steps: Steps) -> AuditResult:
         started = time.monotonic()
         table, options = self.table, self.options
-        folds = folds_of(table.label, table.groups, options.folds, options.max_train, self.seed)
+        folds = folds_of(
+            table.label, table.groups, options.folds, options.max_train, self.seed, table.times
+        )
         questions = Questions.of(self.audited, options, self.seed)
         answers = self._answers(steps, questions, folds)
         encodings = [self._encoding(steps, i) for i in range(len(self.audited))]
+        predictions, untested = self._predictions(steps)
         retrained = self._retrained(steps, folds)
         steps.now("intervals")
         masks = [one.masks for one in self.audited]
         posthoc = None if self.model is None else [self.model.predict(table.X, m) for m in masks]
-        resample = Resampler(table.groups, options.bootstrap_draws, self.seed)
+        resample = Resampler(self._clusters, options.bootstrap_draws, self.seed)
         draws = options.random_draws
         references, metrics, compared = all_figures(
             answers, table.label, masks, retrained, posthoc, resample, draws
@@ -85,6 +97,7 @@ class Work:
                     how=one.how,
                     masks=one.masks,
                     encoding=encodings[i],
+                    prediction=predictions[i],
                     fidelity=word,
                     fidelity_reason=sentence,
                     room=verdicts.room(metrics[i], len(answers.sampled)) if judged else "",
@@ -111,7 +124,7 @@ class Work:
             health=health,
             curves=curves,
             sampled=len(answers.sampled),
-            assumptions=[*self.notes, *self._assumptions()],
+            assumptions=[*self.notes, *self._assumptions(), *untested],
             table=table,
             chances=self._chances(answers),
             has_model=self.model is not None,
@@ -127,11 +140,51 @@ class Work:
             self.store,
             f"encoding-{i}",
             lambda: encoding_of(
-                table.frame, table.label, one.masks, table.groups, self.options, self.seed
+                table.frame, table.label, one.masks, table.groups, table.times, self.options,
+                self.seed,
             ),
-        )
+        )  # fmt: skip
         steps.done()
         return found
+
+    def _predictions(self, steps: Steps) -> tuple[list[Encoding | None], list[str]]:
+        """What each choice says about the model's likeliest class; why not, where it cannot."""
+        nothing: list[Encoding | None] = [None] * len(self.audited)
+        if self.predicted is None:
+            return nothing, []
+        rows = enough_predicted(self.predicted, self.options)
+        found, why = [], "it hardly ever predicts more than one class of these rows."
+        for i, one in enumerate(self.audited):
+            steps.now(f"encoding test of the prediction: {one.name}")
+            if rows is not None:
+                try:
+                    found.append(self._prediction(i, one.masks, rows))
+                except InputError as error:  # labels were fine, predictions may lie in few groups
+                    rows, why = None, str(error)
+            steps.done()
+        if rows is None:
+            return nothing, [f"whether the model's prediction is given away was not tested: {why}"]
+        left = len(self.predicted) - len(rows)
+        told = f"{left:,} rows whose predicted class is too rare were left out of the test of the "
+        return list(found), [f"{told}model's prediction."] if left else []
+
+    def _prediction(self, i: int, masks: NDArray[np.bool_], rows: NDArray[np.int64]) -> Encoding:
+        assert self.predicted is not None
+        table = self.table.take(rows)
+        label = self.predicted[rows]
+        make = partial(
+            encoding_of, table.frame, label, masks[rows], table.groups, table.times, self.options,
+            self.seed,
+        )  # fmt: skip
+        return of_prediction(kept_encoding(self.store, f"prediction-{i}", make))
+
+    @property
+    def _clusters(self) -> NDArray[np.int64] | None:
+        """(rows,) what is resampled together: groups, or stretches of time."""
+        table = self.table
+        if table.times is None:
+            return table.groups
+        return blocks_of(table.times, self.options.folds).stretch
 
     def _retrained(self, steps: Steps, folds: list[Fold]) -> list[NDArray[Any]]:
         """ROAR's predictions for each explanation, (rows, classes)."""
@@ -164,10 +217,11 @@ class Work:
         parts = []
         sizes = options.law.sizes(table.frame.shape[1])
         if self.learning is not None:
-            X, label = self.learning
+            X, label = self.learning.X, self.learning.label
             learn, stop = learn_and_stop(
-                label, None, np.arange(len(label)), options.max_train, self.seed
-            )
+                label, None, np.arange(len(label)), options.max_train, self.seed,
+                self.learning.times,
+            )  # fmt: skip
             divided = [(X, label, learn, stop, np.arange(len(table)))]
         else:
             divided = [
@@ -210,7 +264,7 @@ class Work:
         ]
         if self.learning is not None:
             found.append(
-                f"the evaluators learned from {len(self.learning[1]):,} rows of their own and "
+                f"the evaluators learned from {len(self.learning.label):,} rows of their own and "
                 "judged all audited rows."
             )
         else:
@@ -222,6 +276,23 @@ class Work:
             found.append(
                 f"rows of one of the {len(np.unique(self.table.groups)):,} groups were kept in one "
                 "fold and resampled together."
+            )
+        if self.table.times is not None:
+            stretches = len(set(blocks_of(self.table.times, options.folds).stretch.tolist()))
+            found.append(
+                "rows were kept apart by time: a fold is a period, judged by models of the periods "
+                "before and after it; the encoding test gives a row other masks of about its own "
+                "time only, so that a choice which merely changes over time is no code; and "
+                f"{stretches:,} stretches of neighbouring rows were resampled whole."
+            )
+            found.append(
+                "assumed: rows of different stretches are about independent; where a change lasts "
+                f"longer than {len(self.table) / stretches:,.0f} rows, intervals are too narrow."
+            )
+        if self.predicted is not None:
+            found.append(
+                "the model's prediction is its likeliest class; the verdict on encoding is about "
+                "the labels, and what the choice says about the prediction stands beside it."
             )
         if self.of_model:
             found.append("the labels are the model's likeliest classes, as no y was given.")

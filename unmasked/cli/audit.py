@@ -27,7 +27,6 @@ def audit(
     table: Annotated[
         Path, typer.Argument(help="A CSV, TSV or Parquet file of unseen rows.", show_default=False)
     ],
-    target: Annotated[str, typer.Option(help="The column that is predicted.")],
     masks: Annotated[
         list[str],
         typer.Option(
@@ -35,6 +34,23 @@ def audit(
             "given several times, also as NAME=FILE."
         ),
     ],
+    target: Annotated[
+        str | None,
+        typer.Option(help="The column that is predicted; without it, what --model predicts."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="The explained scikit-learn model: do the masks give its prediction away?"
+        ),
+    ] = None,
+    trust_model: Annotated[
+        bool,
+        typer.Option(
+            "--trust-model",
+            help="Load --model even if it is a pickle, which can run any code: your own file only.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.  [default: TABLE-audited]")
     ] = None,
@@ -56,13 +72,21 @@ def audit(
     group: Annotated[
         str | None, typer.Option(help="A column of what belongs together, such as a patient.")
     ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="A column of dates or numbers: folds are periods, neighbours dependent."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Audit rows of this --time or later; evaluators learn from the others."),
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column that is no feature.")] = None,
     train: Annotated[
         Path | None, typer.Option(help="Rows for the evaluators to learn from, a table like TABLE.")
     ] = None,
     rest: Annotated[
         str | None,
-        typer.Option(help="Rows without masks: train (evaluators learn from them) or drop."),
+        typer.Option(help="Rows not audited: train (evaluators learn from them) or drop."),
     ] = None,
     evaluator: Annotated[
         str, typer.Option(help="Masks that EVAL-X learns from: every-size, or bernoulli (½).")
@@ -87,9 +111,15 @@ def audit(
     Writes results.json, report.html and summary.md.
     """
     with one_sentence_errors(RESUME):
+        if target is None and model is None:
+            raise InputError(
+                "either --target (the column that is predicted) or --model (whose predictions are "
+                "explained) is needed; give one, or both."
+            )
         sizes, shares = _numbers(top, "--top", int), _numbers(fraction, "--fraction", float)
         folder = table.with_name(f"{table.stem}-audited") if out is None else out
         from unmasked.auditing.settings import AuditSettings
+        from unmasked.data.tables import Roles
         from unmasked.engine import Training
         from unmasked.jobs.audit import audit_table
 
@@ -107,9 +137,10 @@ def audit(
             target,
             masks,
             folder,
-            id_column=id_column,
-            group=group,
-            drop=drop or (),
+            roles=Roles(id_column, group, time, tuple(drop or ())),
+            since=since,
+            model=model,
+            trust=trust_model,
             train=train,
             rest=rest,
             top=sizes,

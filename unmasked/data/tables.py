@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -180,7 +181,10 @@ class Roles:
         names = {self.id, self.group, self.time, target, *self.drop} - {None}
         left = table.drop(columns=[name for name in table.columns if name in names])
         if not left.shape[1]:
-            raise InputError(f"the table has the target {target!r} only; it needs other columns.")
+            raise InputError(
+                "the table has no columns besides those that are named as something else; it "
+                "needs other columns to learn from."
+            )
         if self.id is not None:
             left.index = pd.Index(table[self.id], name=self.id)
         return left
@@ -250,15 +254,7 @@ def _fold(
 
 def _by_time(y: pd.Series, time: pd.Series, name: str) -> list[np.ndarray]:
     """The earliest rows to train on, the latest to test on; rows of one time stay together."""
-    values = time
-    if not pd.api.types.is_numeric_dtype(time.dtype):
-        try:
-            values = pd.to_datetime(time)
-        except (ValueError, TypeError) as error:
-            raise InputError(
-                f"--time names {name!r}, which must hold numbers or dates but holds "
-                f"{time.iloc[0]!r}; write dates as 2024-12-31."
-            ) from error
+    values = as_times(time, f"--time names {name!r}, which")
     rank = values.rank(method="dense").to_numpy(dtype=np.int64)  # 1, 2, … one for each time
     share = np.cumsum(np.bincount(rank)) / len(rank)  # of the rows up to each time
     first, second = (int(np.argmin(np.abs(share - cut))) for cut in (0.6, 0.8))
@@ -269,6 +265,42 @@ def _by_time(y: pd.Series, time: pd.Series, name: str) -> list[np.ndarray]:
     ]
     _check_classes(y, parts, f"times of {name!r}")
     return parts
+
+
+def as_times(values: pd.Series, what: str) -> pd.Series:
+    """Numbers as they are, anything else as dates; ``what`` begins the sentence of an error."""
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return values
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a format that pandas has to guess
+        try:
+            return pd.to_datetime(values)
+        except (ValueError, TypeError) as error:
+            unread = values[pd.to_datetime(values, errors="coerce", utc=True).isna()]
+            wrong = (unread if len(unread) else values).iloc[0]
+            raise InputError(
+                f"{what} must hold numbers or dates but holds {wrong!r}; write dates as 2024-12-31."
+            ) from error
+
+
+def not_before(times: pd.Series, since: Any, what: str) -> np.ndarray:
+    """Which of the times that `as_times` gave lie at ``since`` or later, (rows,) bool."""
+    numeric = pd.api.types.is_numeric_dtype(times.dtype)
+    try:
+        if numeric:
+            return (times >= float(since)).to_numpy()
+        start = pd.Timestamp(since)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{what} must be a {'number' if numeric else 'date such as 2024-12-31'}, as the times "
+            f"are, but is {since!r}."
+        ) from error
+    zone = times.dt.tz
+    if zone is not None and start.tzinfo is None:
+        start = start.tz_localize(zone)
+    elif zone is None and start.tzinfo is not None:
+        start = start.tz_localize(None)
+    return (times >= start).to_numpy()
 
 
 def _check_classes(y: pd.Series, parts: list[np.ndarray], what: str) -> None:

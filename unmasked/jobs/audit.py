@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from unmasked.auditing.explained import load_model
 from unmasked.auditing.page import markdown, page
 from unmasked.auditing.plan import plan
 from unmasked.auditing.reading import ROW_COLUMN, check_header
 from unmasked.auditing.result import AuditResult
 from unmasked.auditing.settings import AuditSettings
 from unmasked.columns import nearest
-from unmasked.data.tables import check_present, check_target, read_table
+from unmasked.data.tables import Roles, as_times, check_present, check_target, read_table
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
 from unmasked.report.results import (
@@ -30,13 +32,14 @@ from unmasked.report.results import (
 
 def audit_table(
     path: Path,
-    target: str,
+    target: str | None,
     masks: Sequence[str],
     folder: Path,
     *,
-    id_column: str | None = None,
-    group: str | None = None,
-    drop: Sequence[str] = (),
+    roles: Roles | None = None,
+    since: str | None = None,
+    model: Path | None = None,
+    trust: bool = False,
     train: Path | None = None,
     rest: Any = None,
     top: list[int] | None = None,
@@ -48,33 +51,41 @@ def audit_table(
     show: Show = "auto",
     command: str = "unmasked audit",
 ) -> tuple[AuditResult, dict[str, Any]]:
-    """Audit files of masks; returns the result and the content of results.json."""
+    """Audit files of masks; returns the result and the content of results.json.
+
+    target : the column of labels; without one, ``model``'s likeliest classes are the labels.
+    model : a file of the explained model; trust : whether it may hold any code.
+    since : audit rows of this time (of ``roles.time``) or later.
+    """
     files = _named(masks)
     table = _read(path, target)
-    other = [name for name in (id_column, group) if name is not None and name != ROW_COLUMN]
-    for name in [*other, *drop]:
-        if name not in table.columns:
-            raise InputError(
-                f"the table has no column {name!r}; {nearest(name, list(table.columns))}"
-            )
-        if name == target:
-            raise InputError(f"the column {name!r} is the target; name another column.")
-    ids = table[id_column] if id_column in table.columns else None
-    aside = {target, *other, *drop}
-    X = table[[name for name in table.columns if name not in aside]]
-    if not X.shape[1]:
-        raise InputError("the table has no feature columns besides the named ones; give some.")
+    roles = Roles() if roles is None else roles
+    id_column = roles.id
+    if roles.id == ROW_COLUMN and ROW_COLUMN not in table.columns:
+        roles = replace(roles, id=None)  # masks that ``unmasked explain`` wrote count the rows
+    if since is not None and roles.time is None:
+        raise InputError(
+            "--since says from which time on rows are audited, but which column holds the time is "
+            "not known; give --time too."
+        )
+    roles.check(table, target)
+    X = roles.features(table, target).reset_index(drop=True)
+    times = None
+    if roles.time is not None:
+        times = as_times(table[roles.time], f"--time names {roles.time!r}, which")
     work = plan(
         files,
         X,
-        table[target],
+        None if target is None else table[target],
         top=top,
         fraction=fraction,
         of_class=of_class,
         signed=signed,
-        model=None,
-        groups=None if group is None else table[group],
-        ids=ids,
+        model=None if model is None else load_model(model, trust=trust),
+        groups=None if roles.group is None else table[roles.group],
+        times=times,
+        since=since,
+        ids=None if roles.id is None else table[roles.id],
         train=None if train is None else _training(train, target, list(X.columns)),
         rest=rest,
         settings=settings,
@@ -84,14 +95,17 @@ def audit_table(
     )
     prepare_folder(folder)
     result = work.run(show)
+    inputs = {path.name: path, **files} | ({} if model is None else {"model": model})
     results = {
         **provenance(command),
         "table": path.name,
         "target": target,
-        "inputs": {name: _digest(file) for name, file in {path.name: path, **files}.items()},
+        "roles": {name: value for name, value in asdict(roles).items() if value},
+        "inputs": {name: _digest(file) for name, file in inputs.items()},
         **result.to_json(),
     }
-    title = f"Audit of explanations of {target} in {path.name}"
+    what = "the model's prediction" if target is None else target
+    title = f"Audit of explanations of {what} in {path.name}"
     with all_or_nothing(folder) as part:
         (part / "results.json").write_text(to_json(results), encoding="utf-8")
         (part / "report.html").write_text(page(result, title, results), encoding="utf-8")
@@ -100,10 +114,12 @@ def audit_table(
     return result, results
 
 
-def _read(path: Path, target: str) -> pd.DataFrame:
+def _read(path: Path, target: str | None) -> pd.DataFrame:
     table = read_table(path)
     if path.suffix.lower() not in (".parquet", ".pq"):
         check_header(path)
+    if target is None:
+        return table
     check_present(table, target)
     values = table[target]
     if len(values) > 1 and values.is_unique:
@@ -115,16 +131,19 @@ def _read(path: Path, target: str) -> pd.DataFrame:
     return table
 
 
-def _training(path: Path, target: str, features: list[str]) -> tuple[pd.DataFrame, pd.Series[Any]]:
+def _training(
+    path: Path, target: str | None, features: list[str]
+) -> tuple[pd.DataFrame, pd.Series[Any] | None]:
     table = read_table(path)
-    check_present(table, target)
+    if target is not None:
+        check_present(table, target)
     missing = [name for name in features if name not in table.columns]
     if missing:
         raise InputError(
             f"the training rows {path} lack the column {missing[0]!r}; "
             f"{nearest(missing[0], list(table.columns))}"
         )
-    return table[features], table[target]
+    return table[features], None if target is None else table[target]
 
 
 def _named(masks: Sequence[str]) -> dict[str, Path]:

@@ -102,14 +102,19 @@ def judge(
     threshold: float,
     seed: int,
     remarks: list[str],
+    *,
+    neighbours: bool = False,
 ) -> Encoding:
     """Gains (rows,) as an `Encoding`; rows of one cluster are resampled together.
 
     overlap : (Σw)² / (m Σw²) of the m shuffled pairs' weights, 1 where they cover the real ones.
+    neighbours : whether clusters are runs of rows in time, which may be dependent or not, rather
+    than cases that have several rows.
     """
     value = float(gains.mean())
     low, high, error = _resampled(gains, clusters, seed)
-    effective = float(overlap * len(np.unique(clusters)))
+    independent = _worth(gains, clusters) if neighbours else len(np.unique(clusters))
+    effective = float(overlap * independent)
     high = max(high, max(value, 0.0) + _TWO_SIDED * math.sqrt(2 * threshold / effective))
     detectable = _detectable(error, effective, threshold)
     verdict, reason = _in_words(value, low, high, effective, detectable, threshold)
@@ -154,6 +159,22 @@ def _resampled(
     drawn = np.concatenate(means)
     low, high = np.percentile(drawn, [2.5, 97.5])
     return float(low), float(high), float(drawn.std())
+
+
+def _worth(gains: NDArray[np.float64], clusters: NDArray[np.int64]) -> float:
+    """How many independent rows n neighbouring ones are worth, at most n.
+
+    n times the variance that the mean would have if rows were independent, over the variance that
+    whole clusters give it. Too few clusters cannot tell; then only they themselves count.
+    """
+    _, which = np.unique(clusters, return_inverse=True)
+    count = int(which.max()) + 1
+    apart = gains - gains.mean()
+    together = float((np.bincount(which, apart) ** 2).sum())
+    if count < _LEAST_EFFECTIVE:
+        return float(count)
+    alone = float((apart**2).sum())
+    return len(gains) * min(1.0, alone / together) if together > 0 else float(len(gains))
 
 
 def _detectable(error: float, effective: float, threshold: float) -> float:

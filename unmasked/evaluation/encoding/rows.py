@@ -2,12 +2,14 @@
 
 A shuffle gives each row another row's mask. It runs within the rows a model is fitted on, so that
 no held-out mask takes part, and never within a group, whose rows may have each other's masks.
+Where rows have times, folds are periods, and a row is given a mask of its own season: what a mask
+says about the time alone is then the same for its own and for another's, and is no code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from unmasked.columns import is_categorical
+from unmasked.data.tables import as_times
 from unmasked.errors import InputError
+from unmasked.evaluation.periods import Blocks, blocks_of
 from unmasked.explanation import Explanation
 from unmasked.targets import as_array, read_targets
 
@@ -42,21 +46,27 @@ class Table:
 
 @dataclass(frozen=True)
 class Judged:
-    """One explanation's rows: masks (rows, features), class numbers and groups (rows,)."""
+    """One explanation's rows: masks (rows, features), class numbers and groups (rows,).
+
+    blocks : where rows have times, their periods, seasons and stretches; the groups are then the
+    stretches.
+    """
 
     masks: NDArray[np.bool_]
     label: NDArray[np.int64]
     classes: int
     groups: NDArray[np.int64]
     grouped: bool
+    blocks: Blocks | None = None
 
     def __len__(self) -> int:
         return len(self.label)
 
     def take(self, rows: NDArray[Any]) -> Judged:
         return Judged(
-            self.masks[rows], self.label[rows], self.classes, self.groups[rows], self.grouped
-        )
+            self.masks[rows], self.label[rows], self.classes, self.groups[rows], self.grouped,
+            None if self.blocks is None else self.blocks.take(rows),
+        )  # fmt: skip
 
 
 def read_table(X: Any) -> Table:
@@ -155,13 +165,40 @@ def sample(judged: Judged, most: int | None, folds: int, seed: int) -> NDArray[n
 
 
 def split(judged: Judged, folds: int, seed: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """(rows to fit on, rows held out) of each fold, classes even, groups whole."""
+    """(rows to fit on, rows held out) of each fold, classes even, groups whole; or periods."""
     label = judged.label
-    if judged.grouped:
+    if judged.blocks is not None:
+        for number in range(folds):
+            held = judged.blocks.period == number
+            yield np.flatnonzero(~held), np.flatnonzero(held)
+    elif judged.grouped:
         whole = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
         yield from whole.split(label, label, judged.groups)
     else:
         yield from StratifiedKFold(folds, shuffle=True, random_state=seed).split(label, label)
+
+
+def in_time(judged: Judged, times: NDArray[np.int64], folds: int) -> Judged:
+    """The same rows with their periods, seasons and stretches; times : (rows,) in order."""
+    blocks = blocks_of(times, folds)
+    for number in range(folds):
+        if len(np.unique(judged.label[blocks.period != number])) < 2:
+            raise InputError(
+                f"the rows of any {folds - 1} of {folds} periods must hold at least two classes "
+                "but some hold one only; give rows of a longer time, or leave out the times."
+            )
+    return replace(judged, groups=blocks.stretch, blocks=blocks)
+
+
+def other_rows(judged: Judged, random: np.random.Generator) -> NDArray[np.int64]:
+    """For each row the row whose mask it is given: one of its season, where rows have times."""
+    if judged.blocks is None:
+        return shuffled(judged.groups, random)
+    giver = np.empty(len(judged), dtype=np.int64)
+    for season in np.unique(judged.blocks.season):
+        rows = np.flatnonzero(judged.blocks.season == season)
+        giver[rows] = rows[shuffled(judged.groups[rows], random)]
+    return giver
 
 
 def shuffled(groups: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
@@ -252,6 +289,19 @@ def group_numbers(groups: ArrayLike, rows: int) -> NDArray[np.int64]:
     if pd.isna(pd.Series(values)).any():
         raise InputError("groups must not have missing values; give such rows groups of their own.")
     return pd.factorize(values)[0].astype(np.int64)
+
+
+def time_numbers(times: Any, rows: int) -> NDArray[np.int64]:
+    """A number for each row's time, 0, 1, … in their order; numbers, dates or text of dates."""
+    values = times if isinstance(times, pd.Series) else pd.Series(as_array(times))
+    if values.shape != (rows,):
+        raise InputError(
+            f"times must have one value for each of the {rows:,} rows but has shape {values.shape}."
+        )
+    if values.isna().any():
+        raise InputError("times must not have missing values; drop such rows.")
+    ranks: NDArray[Any] = as_times(values, "times").rank(method="dense").to_numpy()
+    return ranks.astype(np.int64) - 1
 
 
 def _groups(groups: ArrayLike | None, rows: int, folds: int) -> tuple[NDArray[np.int64], bool]:

@@ -13,6 +13,7 @@ reasons; one model differs only as far as c helps it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.validation import has_fit_parameter
 
+from unmasked.errors import InputError
 from unmasked.evaluation.copies import check_classifier, check_takes_nan
 from unmasked.evaluation.encoding.result import Encoding, judge, nothing_chosen
 from unmasked.evaluation.encoding.rows import (
@@ -28,11 +30,13 @@ from unmasked.evaluation.encoding.rows import (
     Table,
     check_settings,
     copies_remark,
+    in_time,
+    other_rows,
     read_judged,
     read_table,
     sample,
-    shuffled,
     split,
+    time_numbers,
 )
 from unmasked.explanation import Explanation
 
@@ -47,6 +51,7 @@ def encoding_test(
     masks: Explanation | ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    times: Any = None,
     folds: int = 5,
     shuffles: int = 4,
     threshold: float = 0.02,
@@ -64,6 +69,9 @@ def encoding_test(
         **Only rows that neither the explainer nor the explained model was trained on.**
     y : (rows,) labels of two or more classes. masks : (rows, features), 1 = shown, or an
         `Explanation`. groups : (rows,) rows that belong together, such as a patient's.
+    times : (rows,) numbers or dates, instead of groups: rows near in time may be dependent. Folds
+        are then periods, a row is given other rows' masks of about its own time only, and
+        neighbours are resampled together.
     folds : models are fitted on all folds but one and judged on that one.
     shuffles : how many times each row is given another row's mask.
     threshold : nats that count as encoding.
@@ -83,20 +91,23 @@ def encoding_test(
     table = read_table(X)
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
     shape = (table.values.shape[0], table.values.shape[1])
+    if groups is not None and times is not None:
+        raise InputError("groups keep rows together and times order them, but both came; give one.")
     judged = read_judged(masks, y, groups, shape, names, folds)
+    order = None if times is None else time_numbers(times, shape[0])
     chosen = sample(judged, max_rows, folds, random_state)
     remarks = []
     if len(chosen) < len(judged):
         remarks.append(f"a random {len(chosen):,} of {len(judged):,} rows were tested.")
         table, judged = table.take(chosen), judged.take(chosen)
+    if order is not None:
+        judged = in_time(judged, order[chosen], folds)
     if (judged.masks == judged.masks[0]).all():
         return nothing_chosen(judged.masks[0], len(judged), judged.classes, threshold, remarks)
     remarks += copies_remark(table.values, judged)
     shown = judged.masks.any(0)  # a column that is NaN everywhere breaks some classifiers
     table = Table(table.values[:, shown], table.categorical[shown], table.gaps[shown])
-    judged = Judged(
-        judged.masks[:, shown], judged.label, judged.classes, judged.groups, judged.grouped
-    )
+    judged = replace(judged, masks=judged.masks[:, shown])
     model = _model(estimator, table, random_state)
     gains = np.zeros(len(judged))
     for number, (fit, held) in enumerate(split(judged, folds, random_state)):
@@ -108,7 +119,10 @@ def encoding_test(
         if progress is not None:
             progress(number + 1, folds)
     overlap = _overlap(table, judged, random_state)
-    return judge(gains, judged.groups, overlap, judged.classes, threshold, random_state, remarks)
+    return judge(
+        gains, judged.groups, overlap, judged.classes, threshold, random_state, remarks,
+        neighbours=order is not None,
+    )  # fmt: skip
 
 
 def _model(estimator: Any, table: Table, seed: int) -> Any:
@@ -157,9 +171,7 @@ def _fit(
 ) -> tuple[Any, NDArray[np.bool_]]:
     """Fit on the real and the shuffled pairs of these rows; also the columns that it was given."""
     real = _told(table, judged.masks, 1)
-    others = [
-        _told(table, judged.masks[shuffled(judged.groups, random)], 0) for _ in range(shuffles)
-    ]
+    others = [_told(table, judged.masks[other_rows(judged, random)], 0) for _ in range(shuffles)]
     weighted = has_fit_parameter(model, "sample_weight")
     reals = 1 if weighted else shuffles  # without weights, as many real pairs as shuffled ones
     matrix = np.concatenate([*([real] * reals), *others])
@@ -204,7 +216,7 @@ def _overlap(table: Table, judged: Judged, seed: int) -> float:
         pairs = []
         for rows in (np.flatnonzero(half == side), np.flatnonzero(half != side)):
             own, part = judged.take(rows), table.take(rows)
-            given = own.masks[shuffled(own.groups, random)]
+            given = own.masks[other_rows(own, random)]
             pairs.append((inputs(part, own.masks), inputs(part, given)))
         (real, other), (_, asked) = pairs
         matrix = np.concatenate([real, other])
