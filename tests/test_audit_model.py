@@ -50,20 +50,22 @@ def found():
 
 def test_a_code_of_the_prediction_is_found_where_the_label_is_not_given_away(found):
     one = found["code"]
-    assert one.verdict != "encodes"
-    assert one.prediction.verdict == "encodes"
+    assert one.encoding.verdict != "encodes"
+    assert one.prediction.verdict == one.verdict == "encodes"
+    assert one.encoding_nats.value == one.prediction.nats
     assert one.prediction.low > 0.3  # one bit is 0.69 nats
     assert "about the model's prediction beyond the values shown" in one.prediction.reason
-    assert "about y" in one.reason
-    away = "Its choice of features gives the model's prediction away."
-    assert one.headline.endswith(away)
-    assert one.answer.endswith(away)
+    assert one.reason == one.prediction.reason
+    assert one.headline.endswith("its choice of features gives the model's prediction away.")
+    assert one.answer.startswith("It gives the model's prediction away: ")
 
 
 def test_honest_masks_do_not_give_the_prediction_away(found):
     one = found["honest"]
     assert one.prediction.verdict != "encodes"
     assert one.prediction.nats < 0.02
+    assert (one.verdict, one.reason) == (one.encoding.verdict, one.encoding.reason)
+    assert one.encoding_nats.value == one.encoding.nats
     assert "prediction" not in one.headline
 
 
@@ -77,8 +79,10 @@ def test_the_prediction_is_in_every_form_of_the_result(found, tmp_path):
     assert told["verdict"] == "encodes"
     assert told["encoding_nats"]["value"] == found["code"].prediction.nats
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "prediction: encodes" in page
     assert "gives the model&#39;s prediction away" in page
+    text = page.replace("&#39;", "'")
+    for what in ("y", "the model's prediction"):
+        assert f"about {what} beyond the values shown" in text
     assert "the model's prediction away" in (tmp_path / "out" / "summary.md").read_text()
     assert any("its likeliest class" in line for line in found.assumptions)
 

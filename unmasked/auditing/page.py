@@ -37,7 +37,6 @@ def page(result: AuditResult, title: str, facts: dict[str, Any]) -> str:
         title=title,
         result=result,
         tones=_TONES,
-        tone=_tone,
         health_tone=_HEALTH_TONES.get(result.health.verdict, "bad"),
         facts=_facts(result),
         columns=list(columns.values()),
@@ -63,7 +62,7 @@ def markdown(result: AuditResult, title: str, facts: dict[str, Any]) -> str:
     for one in result.explanations:
         text += ["", f"## {one.name}: {one.verdict}", "", f"**{one.answer}**", ""]
         prediction = "" if one.prediction is None else one.prediction.reason
-        told = (one.reason, prediction, one.fidelity_reason, one.room)
+        told = (one.encoding.reason, prediction, one.fidelity_reason, one.room)
         text += [_sentence(line) for line in told if line]
         text += ["", *(f"- {_sentence(remark)}" for remark in one.remarks)]
     text += ["", "## Comparison", ""]
@@ -81,13 +80,6 @@ def markdown(result: AuditResult, title: str, facts: dict[str, Any]) -> str:
     text += ["## What was assumed", "", *(f"- {line}" for line in result.assumptions)]
     text += ["", "## To repeat it", "", "```", facts["command"], "```", "", footer(facts), ""]
     return "\n".join(text)
-
-
-def _tone(one: Finding) -> str:
-    """The colour of a card; a code of the prediction alone asks for care."""
-    found = _TONES.get(one.verdict, "care")
-    told = one.prediction is not None and one.prediction.verdict == "encodes"
-    return "care" if told and found == "good" else found
 
 
 def _columns(result: AuditResult) -> dict[str, str]:

@@ -55,8 +55,9 @@ class Finding:
     Attributes
     ----------
     name, source : its name, and that of what it was cut from; cut : {"top": k} of attributions.
-    encoding : the encoding test's `Encoding`. verdict, reason, encoding_nats : the same in short.
-    prediction : the same test of the model's likeliest class, where labels and a model came.
+    encoding : the encoding test's `Encoding`. prediction : the same test of the model's likeliest
+        class, where labels and a model came. verdict, reason, encoding_nats : the one that decides,
+        in short: an explanation encodes if it gives either away.
     fidelity, fidelity_reason : how well what it shows informs, in a word and in a sentence.
     room : how much better masks of the same sizes could be. metrics : figures with intervals.
     """
@@ -75,31 +76,45 @@ class Finding:
     prediction: Encoding | None = None
 
     @property
+    def gives_prediction_away(self) -> bool:
+        """Whether its choice was seen to tell the model's prediction, and not the labels."""
+        told = self.prediction is not None and self.prediction.verdict == "encodes"
+        return told and self.encoding.verdict != "encodes"
+
+    @property
+    def decides(self) -> Encoding:
+        """The test that the verdict is of: that of the labels, or of the prediction where only
+        that is given away."""
+        if self.gives_prediction_away:
+            assert self.prediction is not None
+            return self.prediction
+        return self.encoding
+
+    @property
     def verdict(self) -> str:
         """ "encodes", "no sign of encoding" or "cannot tell"."""
-        return self.encoding.verdict
+        return self.decides.verdict
 
     @property
     def reason(self) -> str:
         """Why, in a sentence."""
-        return self.encoding.reason
+        return self.decides.reason
 
     @property
     def encoding_nats(self) -> Interval:
-        """What the choice of features says about y beyond the values shown."""
-        return Interval(self.encoding.nats, self.encoding.low, self.encoding.high)
+        """What the choice of features says beyond the values shown: about y, or about the model's
+        prediction where only that is given away."""
+        return Interval(self.decides.nats, self.decides.low, self.decides.high)
 
     @property
     def headline(self) -> str:
         """The explanation in a line."""
-        told = verdicts.headline(self.name, self.verdict, self.fidelity)
-        return " ".join([told, *verdicts.gives_prediction_away(self.prediction)])
+        return verdicts.headline(self.name, self.verdict, self.fidelity, self.gives_prediction_away)
 
     @property
     def answer(self) -> str:
         """What a reader should take away, in plain words."""
-        told = verdicts.answer(self.verdict, self.fidelity)
-        return " ".join([told, *verdicts.gives_prediction_away(self.prediction)])
+        return verdicts.answer(self.verdict, self.fidelity, self.gives_prediction_away)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -192,7 +207,7 @@ class AuditResult:
             shown = {name: one.metrics[name].value for name in COLUMNS if name in one.metrics}
             rows[one.name] = {
                 "verdict": one.verdict,
-                "encoding_nats": one.encoding.nats,
+                "encoding_nats": one.encoding_nats.value,
                 **_of_prediction(one),
                 "fidelity": one.fidelity,
                 **shown,

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmasked.auditing.health import Health, may_judge
 from unmasked.metrics import Interval
-
-if TYPE_CHECKING:
-    from unmasked.evaluation.encoding import Encoding
 
 INFORMS, RANDOM, WORSE = "informs", "no better than random", "worse than random"
 NOT_JUDGED, ALL, NONE = "not judged", "shows everything", "shows nothing"
@@ -96,21 +92,25 @@ def remarks(masks: NDArray[np.bool_]) -> list[str]:
     return found
 
 
-def headline(name: str, verdict: str, word: str) -> str:
-    """One explanation in a line."""
+def headline(name: str, verdict: str, word: str, of_prediction: bool = False) -> str:
+    """One explanation in a line; ``of_prediction``: it gives away what the model predicts."""
+    away = "the model's prediction" if of_prediction else "the answer"
     encoding = {
-        "encodes": "encodes: its choice of features gives the answer away",
+        "encodes": f"encodes: its choice of features gives {away} away",
         "no sign of encoding": "no sign of encoding",
         "cannot tell": "cannot tell whether it encodes",
     }.get(verdict, verdict)
     return f"{name}: {encoding}" + ("." if verdict == "encodes" else f"; {_INFORM[word]}.")
 
 
-def answer(verdict: str, word: str) -> str:
+def answer(verdict: str, word: str, of_prediction: bool = False) -> str:
     """What a reader should take away, in plain words."""
     if verdict == "encodes":
+        away, told = ("the model's prediction", "it") if of_prediction else (
+            "the answer", "the outcome"
+        )  # fmt: skip
         return (
-            "It gives the answer away: which features it shows tells the outcome beyond what their "
+            f"It gives {away} away: which features it shows tells {told} beyond what their "
             "values say, so do not take it as what the prediction rests on."
         )
     if verdict != "no sign of encoding":
@@ -118,13 +118,6 @@ def answer(verdict: str, word: str) -> str:
     if word == INFORMS:
         return "It informs by the values it shows; its choice was not seen to give the answer away."
     return f"Its choice was not seen to give the answer away, but {_INFORM[word]}."
-
-
-def gives_prediction_away(prediction: Encoding | None) -> list[str]:
-    """A sentence where the choice of features tells what the model predicts."""
-    if prediction is None or prediction.verdict != "encodes":
-        return []
-    return ["Its choice of features gives the model's prediction away."]
 
 
 _INFORM = {

@@ -291,8 +291,8 @@ class Work:
             )
         if self.predicted is not None:
             found.append(
-                "the model's prediction is its likeliest class; the verdict on encoding is about "
-                "the labels, and what the choice says about the prediction stands beside it."
+                "the model's prediction is its likeliest class; an explanation encodes if its "
+                "choice gives the labels or the prediction away."
             )
         if self.of_model:
             found.append("the labels are the model's likeliest classes, as no y was given.")
