@@ -166,10 +166,7 @@ def test_of_several_restarts_the_best_on_validation_rows_is_kept(
 @pytest.mark.parametrize("restarts", [0, -1, 1.5, True, "3", None])
 def test_an_impossible_number_of_restarts_is_refused(restarts: Any) -> None:
     x, y = rows()
-    with pytest.raises(
-        InputError,
-        match=f"restarts must be a whole number above 0 but is .*{re.escape(str(restarts))}",
-    ):
+    with pytest.raises(InputError, match="restarts must be a whole number above 0") as caught:
         quick(restarts=restarts).fit(x, y)
     assert repr(restarts) in str(caught.value)
 
