@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from unmasked.engine.stack import Stack
@@ -36,6 +38,16 @@ class Trained:
     def selectors(self) -> list[nn.Module]:
         """As ordinary modules in evaluation mode, on the CPU; none for an evaluator."""
         return self._modules("selector")
+
+    def best_restarts(self, restarts: int, levels: int) -> NDArray[np.int64]:
+        """Which setting to keep of those that differ in their restart alone: (worlds, levels).
+
+        The one with the best score. Settings lie as worlds × restarts × levels.
+        """
+        scores = np.array(self.scores).reshape(-1, restarts, levels)
+        number = np.arange(scores.size).reshape(scores.shape)
+        best = scores.argmax(1, keepdims=True)
+        return np.take_along_axis(number, best, axis=1)[:, 0]
 
     def _modules(self, name: str) -> list[nn.Module]:
         stack = self.stacks.get(name)

@@ -127,20 +127,18 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             show=self.progress,
             title=self.title,
         )
-        scores = np.array(trained.scores).reshape(self.restarts, len(levels))
-        best = scores.argmax(0) * len(levels)  # where the settings of each level's best restart are
+        (kept,) = trained.best_restarts(self.restarts, len(levels)).tolist()
         self.settings_ = [
             Fitted(
                 level,
-                trained.selectors[best[i] + i],
+                trained.selectors[number],
                 # finished first, a predictor is the same for all levels: one module, saved once
-                trained.predictors[best[i] if self._predictor_first else best[i] + i],
+                trained.predictors[number - i if self._predictor_first else number],
             )
-            for i, level in enumerate(levels)
+            for i, (level, number) in enumerate(zip(levels, kept, strict=True))
         ]
         self._learned(trained, targets)
-        epochs = [trained.epochs[best[i] + i] for i in range(len(levels))]
-        self._choose(method, train, valid, epochs, seed)
+        self._choose(method, train, valid, [trained.epochs[number] for number in kept], seed)
         self.reach_ = None
         if isinstance(self.columns_, Columns):
             self.reach_ = Reach.learn(train.x.numpy(), valid.x.numpy())

@@ -96,13 +96,11 @@ def train_explainer(name: str, recipe: Recipe, worlds: list[World], place: Place
     repeated = [world for world in worlds for _ in starts]
     seeds = tuple(seed for world in worlds for seed in restart_seeds(world.seed, len(starts)))
     trained = _train(name, recipe, Settings(levels, seeds), repeated, place)
-    axes = (len(worlds), len(starts), len(levels))
-    best = np.array(trained.scores).reshape(axes).argmax(1)  # (W, S)
+    best = trained.best_restarts(len(starts), len(levels))  # (W, S)
 
     def kept(values: NDArray[Any]) -> NDArray[Any]:
         """(W · restarts, S, …) -> (W, S, …)."""
-        by_start = values.reshape(*axes, *values.shape[2:])
-        return by_start[np.arange(axes[0])[:, None], best, np.arange(axes[2])]
+        return values.reshape(-1, *values.shape[2:])[best]
 
     masks, own = {}, {}
     for part in PARTS:
@@ -117,7 +115,7 @@ def train_explainer(name: str, recipe: Recipe, worlds: list[World], place: Place
         [sampler.named(level) for level in levels],
         masks,
         own,
-        kept(np.array(trained.epochs).reshape(-1, axes[2])),
+        np.array(trained.epochs)[best],
         trained.seconds,
     )
 
