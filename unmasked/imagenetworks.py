@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -160,14 +160,27 @@ class _UNet(nn.Module):
 
 @dataclass(frozen=True)
 class DenseNet121:
-    """MONAI's DenseNet121, as the paper's predictor for X-rays (with BatchNorm)."""
+    """MONAI's DenseNet121, as the paper's predictor for X-rays.
+
+    norm : "batch" as it was published, or "group", which looks at one image at a time: for
+        predictors that are trained on masks other than those they are judged on.
+    """
 
     dropout: float = 0.0
+    norm: Literal["batch", "group"] = "batch"
+
+    def __post_init__(self) -> None:
+        if self.norm not in ("batch", "group"):
+            raise InputError(f"norm must be 'batch' or 'group' but is {self.norm!r}.")
 
     def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
         nets = _monai("DenseNet121")
         module: nn.Module = nets.DenseNet121(
-            spatial_dims=2, in_channels=shape[0], out_channels=outputs, dropout_prob=self.dropout
+            spatial_dims=2,
+            in_channels=shape[0],
+            out_channels=outputs,
+            dropout_prob=self.dropout,
+            norm="batch" if self.norm == "batch" else ("group", {"num_groups": _GROUPS}),
         )
         return module
 

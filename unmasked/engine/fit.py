@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from unmasked.engine.method import Data, Method, Settings, takes_given_masks
 from unmasked.engine.options import Training
 from unmasked.engine.program import Program
 from unmasked.engine.progress import Show
+from unmasked.engine.stack import Stack
 from unmasked.engine.trained import Trained
 from unmasked.errors import InputError, MemoryWarning
 
@@ -32,6 +34,7 @@ def fit(
     path: Path | None = None,
     show: Show = "auto",
     title: str = "training",
+    start: Mapping[str, Stack] | None = None,
 ) -> Trained:
     """Train a method in all settings as one stacked program.
 
@@ -41,6 +44,7 @@ def fit(
     selector has started there is nothing to keep, and KeyboardInterrupt is raised.
     Where the device's memory does not suffice, the settings are trained in several programs, one
     after the other, to the same result.
+    ``start`` has, by name, trained networks to start from, one for each world.
     """
     rows = [train] if isinstance(train, Data) else list(train)
     held_out = [valid] if isinstance(valid, Data) else list(valid)
@@ -56,7 +60,10 @@ def fit(
             "augment changes rows but not the masks that came with them; leave it out here."
         )
     where = choose_device(device)
-    return _fit(method, settings, rows, held_out, options, where, dtype, path, show, title, 1)
+    begin = dict(start or {})
+    return _fit(
+        method, settings, rows, held_out, options, where, dtype, path, show, title, 1, begin
+    )
 
 
 def _fit(
@@ -71,6 +78,7 @@ def _fit(
     show: Show,
     title: str,
     pieces: int,
+    start: Mapping[str, Stack],
 ) -> Trained:
     """Train in one program; else half of the settings at a time; else each batch in pieces."""
     one = len(settings.seeds) * len(settings.levels) == 1
@@ -78,7 +86,9 @@ def _fit(
     whole = False
     try:
         precision = torch.bfloat16 if training.precision == "bfloat16" else None
-        program = Program(method, settings, rows, held_out, device, dtype, pieces, precision)
+        program = Program(
+            method, settings, rows, held_out, device, dtype, pieces, precision, start
+        )
         whole = program.needs_whole_batches
         return train(program, training, path, show, title, pieces)
     except torch.OutOfMemoryError:
@@ -101,7 +111,18 @@ def _fit(
                 stacklevel=3,
             )
         return _fit(
-            method, settings, rows, held_out, training, device, dtype, path, show, title, 2 * pieces
+            method,
+            settings,
+            rows,
+            held_out,
+            training,
+            device,
+            dtype,
+            path,
+            show,
+            title,
+            2 * pieces,
+            start,
         )
     halves = _halves(settings, rows, held_out)
     warnings.warn(
@@ -114,13 +135,35 @@ def _fit(
     parts = []
     for i, (own, own_rows, own_held_out) in enumerate(halves):
         own_path = None if path is None else path.with_name(f"{path.stem}-{i + 1}{path.suffix}")
+        begin = {name: _of_worlds(stack, settings, own, i) for name, stack in start.items()}
         part = _fit(
-            method, own, own_rows, own_held_out, training, device, dtype, own_path, show, title, 1
+            method,
+            own,
+            own_rows,
+            own_held_out,
+            training,
+            device,
+            dtype,
+            own_path,
+            show,
+            title,
+            1,
+            begin,
         )
         if part.interrupted and i == 0:
             raise KeyboardInterrupt  # the other half has not started; the checkpoint stays
         parts.append(part)
     return Trained.join(parts)
+
+
+def _of_worlds(stack: Stack, settings: Settings, own: Settings, half: int) -> Stack:
+    """The networks to start from, one for each world, of the worlds in a half."""
+    if len(own.seeds) == len(settings.seeds):
+        return stack
+    part = copy(stack)
+    rows = torch.arange(len(own.seeds), device=stack.flat.device)
+    part.take(rows + half * (len(settings.seeds) - len(own.seeds)))
+    return part
 
 
 def _halves(

@@ -10,7 +10,7 @@ Axes in the comments: W worlds, S settings, D draws, B rows, F features, C colum
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -54,8 +54,10 @@ class Program:
         dtype: torch.dtype,
         pieces: int = 1,
         precision: torch.dtype | None = None,
+        start: Mapping[str, Stack] | None = None,
     ) -> None:
         self.precision = precision
+        self._start = start or {}
         self.method, self.settings, self.pieces = method, settings, pieces
         self.device, self.dtype = device, dtype
         self.train, self.valid = Rows(train, device, dtype), Rows(valid, device, dtype)
@@ -93,7 +95,10 @@ class Program:
             one = build(network, probe.shape[1], outputs, seed + _SEEDS.get(name, 0))
             networks += [one] * copies
         check_shapes(networks[0], name, probe, outputs)
-        return Stack(networks, self.device, self.dtype, probe, self.precision)
+        stack = Stack(networks, self.device, self.dtype, probe, self.precision)
+        if name in self._start:
+            stack.begin_as(self._start[name], name)
+        return stack
 
     # ------------------------------------------------------------------ which settings compute
 

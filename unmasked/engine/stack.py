@@ -18,6 +18,7 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from unmasked.engine import layers
+from unmasked.errors import InputError
 
 Weights = dict[str, Tensor]
 
@@ -202,6 +203,19 @@ class Stack:
         self.buffers = {
             name: state[f"buffer.{name}"].to(value) for name, value in self.buffers.items()
         }
+
+    def begin_as(self, other: Stack, name: str) -> None:
+        """Take the numbers of trained networks; each serves as many of these in a row."""
+        theirs, own = other.state(), self.state()
+        shapes = [{key: value.shape[1:] for key, value in s.items()} for s in (theirs, own)]
+        times, rest = divmod(self.count, other.count)
+        if shapes[0] != shapes[1] or rest:
+            raise InputError(
+                f"{name} must start as networks of its own architecture, of which {self.count} is "
+                f"a multiple, but {other.count} came"
+                + (" of another architecture." if shapes[0] != shapes[1] else ".")
+            )
+        self.load({key: value.repeat_interleave(times, 0) for key, value in theirs.items()})
 
     def to(self, device: torch.device) -> Stack:
         """These networks on a device; this very stack if it is there already."""

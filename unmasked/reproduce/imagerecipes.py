@@ -52,6 +52,8 @@ class ImageRecipe:
         if none is, the one with the largest accuracy, and its row says so.
     reader : the network that reads masks alone; None: the predictor.
     predictor_first : REAL-X's predictor is finished before its selectors start.
+    warm : methods whose predictor starts as one that has learned from random masks (of the
+        recipe's law, trained with the options named "start"), not from scratch.
     rows : how many training images to use; None: all.
     """
 
@@ -71,6 +73,7 @@ class ImageRecipe:
     tolerance: float = 0.05
     reader: AnyFactory | None = None
     predictor_first: bool = False
+    warm: tuple[str, ...] = ()
     rows: int | None = None
     deviations: tuple[str, ...] = ()
 
@@ -159,6 +162,7 @@ class ImageRecipe:
             "rebar_temperature": self.temperature,
             "concrete_temperature": self.concrete_temperature,
             "tolerance": self.tolerance,
+            "warm": list(self.warm),
             "rows": self.rows,
             "deviations": list(self.deviations),
         }

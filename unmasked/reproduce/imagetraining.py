@@ -18,7 +18,7 @@ from unmasked.engine.method import Method
 from unmasked.engine.stack import Stack
 from unmasked.evaluation.evaluator import SEED_SHIFT
 from unmasked.masking import Masker, Zero
-from unmasked.reproduce.imagerecipes import ImageRecipe
+from unmasked.reproduce.imagerecipes import AnyFactory, ImageRecipe
 from unmasked.reproduce.training import Place
 from unmasked.reproduce.worlds import probabilities, selected
 
@@ -90,6 +90,7 @@ class Workshop:
         training: Training,
         train: Data | list[Data] | None = None,
         valid: Data | list[Data] | None = None,
+        start: dict[str, Stack] | None = None,
     ) -> Trained:
         trained = fit(
             method,
@@ -101,6 +102,7 @@ class Workshop:
             path=self.place.checkpoint(name),
             show=self.place.show,
             title=name,
+            start=start,
         )
         if trained.interrupted:
             raise KeyboardInterrupt  # the checkpoint stays
@@ -128,15 +130,36 @@ class Workshop:
         self.seconds[name] = trained.seconds
         return trained
 
+    def _start(self, name: str) -> Stack:
+        """What a method's predictor starts as, one network for each seed.
+
+        Methods with the same network share it; the evaluators' are others, of other seeds.
+        """
+        recipe = self.recipe
+
+        def network(of: str) -> AnyFactory:
+            return recipe.networks.get(of, (recipe.predictor,))[0]
+
+        tag = f"start of {next(of for of in recipe.warm if network(of) == network(name))}"
+        method = methods.eval_x(recipe.masker, recipe.law, network(name))
+        trained = self._fit(tag, method, Settings(seeds=self.seeds), recipe.options("start"))
+        self.seconds[tag] = trained.seconds
+        return trained.stacks["predictor"]
+
     def explainer(self, name: str) -> Found:
         """Train a method in all settings and select on all images."""
         pieces: list[Found] = []
+        begun = self._start(name) if name in self.recipe.warm else None
         for method, levels in self.recipe.programs(name):
             assert method.selector is not None
             sampler = method.selector.sampler
             tag = name if len(self.recipe.programs(name)) == 1 else f"{name} {levels[0]:g}"
             trained = self._fit(
-                tag, method, Settings(levels, self.seeds), self.recipe.options(name)
+                tag,
+                method,
+                Settings(levels, self.seeds),
+                self.recipe.options(name),
+                start={} if begun is None else dict.fromkeys(method.learners, begun),
             )
             masks, own = {}, {}
             for part, rows in self.parts.by_name.items():
