@@ -33,6 +33,7 @@ RUNS: dict[str, tuple[Method, Training]] = {
     "predictor first": (method(predictor_first=True), SHORT),
     "evaluator": (method(explains=False), SHORT),
     "batch norm": (method(TINY_BATCH), SHORT),
+    "a price that rises": (method(), replace(SHORT, price_rise=0.8)),
     "dropout": (method(Dropped), SHORT),
     "joint, some stop early": (method(), EARLY),
     "predictor first, some stop early": (method(predictor_first=True), EARLY),

@@ -49,6 +49,8 @@ CPU = torch.device("cpu")
         ("schedule", "cosine"),
         ("precision", "float16"),
         ("selector_delay", 1.0),
+        ("price_rise", -0.1),
+        ("price_rise", 1.1),
         ("l2", -0.1),
         ("l2", math.inf),
         ("l2", math.nan),

@@ -30,6 +30,9 @@ FourMethods = Annotated[
     str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all four]")
 ]
 Sparsities = Annotated[str | None, typer.Option(help="Grid of λ.  [default: the preset's]")]
+FirstSeed = Annotated[
+    int, typer.Option(help="The first of them; runs with other seeds can be joined.")
+]
 Ks = Annotated[str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")]
 app = typer.Typer(
     help="Make the tables of the paper, ours beside the published figures.",
@@ -120,6 +123,7 @@ def mnist(
         Path | None, typer.Option(help="Folder for the results.  [default: mnist-PRESET]")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    first_seed: FirstSeed = 0,
     methods: FourMethods = None,
     sparsities: Sparsities = None,
     ks: Ks = None,
@@ -135,8 +139,7 @@ def mnist(
         from unmasked.reproduce.mnist import run_mnist
 
         recipe = recipes.preset(preset)
-        if seeds < 1:
-            raise InputError(f"--seeds must be at least 1 but is {seeds}.")
+        numbered = _seeds(seeds, first_seed)
         explainers = _names("method", methods, recipes.EXPLAINERS)
         recipe = replace(
             recipe,
@@ -152,7 +155,7 @@ def mnist(
             recipe,
             load(data),
             explainers=explainers,
-            seeds=tuple(range(seeds)),
+            seeds=numbered,
             device=device,
             show=False if quiet or json else "auto",
             command=command_line(),
@@ -187,6 +190,7 @@ def cxr(
         typer.Option(help="A file of outlined hearts (.npz): tell where selections lie."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    first_seed: FirstSeed = 0,
     methods: FourMethods = None,
     sparsities: Sparsities = None,
     ks: Ks = None,
@@ -203,8 +207,7 @@ def cxr(
         from unmasked.reproduce.cxr import check_hearts, drawn_films, run_cxr
 
         recipe = cxrrecipes.preset(preset)
-        if seeds < 1:
-            raise InputError(f"--seeds must be at least 1 but is {seeds}.")
+        numbered = _seeds(seeds, first_seed)
         side = size if size is not None else 64 if recipe.name == "quick" else 128
         if side < 32:
             raise InputError(f"--size must be at least 32 pixels but is {side}.")
@@ -229,12 +232,34 @@ def cxr(
             truth=truth,
             hearts=hearts,
             explainers=explainers,
-            seeds=tuple(range(seeds)),
+            seeds=numbered,
             device=device,
             show=False if quiet or json else "auto",
             command=command_line(),
         )
         _show(result, json=json, quiet=quiet)
+
+
+@app.command()
+def join(
+    folders: Annotated[list[Path], typer.Argument(help="What runs with other seeds wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder for the table of all of them.")],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """One table of MNIST or X-rays from runs that differ in their seeds (--first-seed) alone."""
+    with one_sentence_errors():
+        from unmasked.reproduce.join import join_tables
+
+        _show(join_tables(folders, out, command_line()), json=json, quiet=quiet)
+
+
+def _seeds(count: int, first: int) -> tuple[int, ...]:
+    if count < 1 or first < 0:
+        raise InputError(
+            f"--seeds must be at least 1 and --first-seed at least 0 but are {count} and {first}."
+        )
+    return tuple(range(first, first + count))
 
 
 def _names(what: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -86,9 +86,7 @@ def _fit(
     whole = False
     try:
         precision = torch.bfloat16 if training.precision == "bfloat16" else None
-        program = Program(
-            method, settings, rows, held_out, device, dtype, pieces, precision, start
-        )
+        program = Program(method, settings, rows, held_out, device, dtype, pieces, precision, start)
         whole = program.needs_whole_batches
         return train(program, training, path, show, title, pieces)
     except torch.OutOfMemoryError:

@@ -87,6 +87,8 @@ class _Run:
             )
             for name in sorted(trains)
         }
+        if self.training.price_rise and "selector" in trains:
+            program.price_share = torch.ones((), dtype=program.dtype, device=program.device)
         self.stepper = self._stepper()
 
     def _stepper(self) -> Stepper:
@@ -172,9 +174,18 @@ class _Run:
             now = state.epoch * steps + step
             for optimiser in self.optimisers.values():
                 optimiser.set_pace(now, self._epochs() * steps)
+            self._set_price(now)
             self.total += self.stepper(rows, state.phase, now, active)
             self.summed += 1
         return True
+
+    def _set_price(self, step: int) -> None:
+        """Charge the share of the price that this step has come to."""
+        if self.program.price_share is not None:
+            steps = self._epochs() * self._steps
+            late = self.optimisers["selector"].late(steps)
+            share = self.training.price_share(max(0, step - late), steps - late)
+            self.program.price_share.fill_(share)
 
     def _mean_loss(self) -> list[float]:
         """Mean training loss of each slot since the last validation."""

@@ -31,6 +31,9 @@ class Training:
     selector_delay : share of the steps that a selector waits when it is trained beside its
         predictor. Without a wait it drops features before the predictor can use them; with a
         long one the predictor has memorised training rows, and showing everything looks best.
+    price_rise : share of the selector's steps over which the price rises evenly from 0 to λ. A
+        high price at once drops all features alike before the selector knows which are needed;
+        none of many then comes back. Judged by the whole price all the time.
     schedule : "one-cycle" (linear rise over the first 30%, cosine fall to zero) or "constant".
     weight_decay : AdamW's decoupled decay.
     l2 : adds l2 · ‖weights‖² to each network's loss, as Keras' regularisers do.
@@ -52,6 +55,7 @@ class Training:
     learning_rate: float = 5e-3
     selector_learning_rate: float = 5e-4
     selector_delay: float = 0.2
+    price_rise: float = 0.0
     schedule: Literal["one-cycle", "constant"] = "one-cycle"
     weight_decay: float = 0.03
     clip: float | None = 1.0
@@ -75,6 +79,10 @@ class Training:
             raise InputError(
                 "selector_delay must be a share of the steps, from 0 to below 1, but is "
                 f"{self.selector_delay!r}."
+            )
+        if not 0 <= self.price_rise <= 1:
+            raise InputError(
+                f"price_rise must be a share of the steps, from 0 to 1, but is {self.price_rise!r}."
             )
         for name in ("weight_decay", "l2"):
             value = getattr(self, name)
@@ -122,6 +130,15 @@ class Training:
         batch = min(batch, rows)
         epochs = self.epochs or max(math.ceil(_STEPS / (rows // batch)), _LEAST_EPOCHS)
         return replace(self, epochs=epochs, batch_size=batch)
+
+    def price_share(self, step: int, steps: int) -> float:
+        """Share of the price that is charged in step ``step`` of a selector's ``steps``.
+
+        >>> [Training(price_rise=0.5).price_share(step, 8) for step in (0, 1, 3, 7)]
+        [0.25, 0.5, 1.0, 1.0]
+        """
+        rise = round(self.price_rise * steps)
+        return 1.0 if step >= rise else (step + 1) / rise
 
     def pace(self, step: int, steps: int) -> float:
         """Share of the peak rate in step ``step`` of ``steps``: a pure function, so runs resume."""

@@ -85,6 +85,7 @@ class Program:
         self.orders = noise.Orders(self.train.rows, device)
         self._tapes: dict[str, noise.Tape] = {}
         self._levels: dict[tuple[int, ...], Tensor] = {}
+        self.price_share: Tensor | None = None  # a captured step reads it from its place
         self.reset()
 
     def _stack(self, name: str, network: Network, probe: Tensor, outputs: int) -> Stack:
@@ -276,6 +277,8 @@ class Program:
         )
         climbed = own + carrier - carrier.detach()
         cost = over_leading(sampler.cost, 2, logits, levels)
+        if self.price_share is not None:
+            cost = cost * self.price_share
         return cost - climbed.mean(-1)
 
     def _logits(self, networks: Networks, x: Tensor) -> Tensor:

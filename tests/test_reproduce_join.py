@@ -1,0 +1,129 @@
+"""Seeds that were run apart and joined are the table of all seeds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_reproduce_cxr import FILMS, OPTIONS, PARTS, tiny
+from typer.testing import CliRunner
+
+from unmasked.cli import app
+from unmasked.reproduce.cxr import run_cxr
+from unmasked.reproduce.imagemasks import read_masks
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return found
+
+
+def join(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["reproduce", "join", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both seeds at once, and each alone."""
+    folder = tmp_path_factory.mktemp("join")
+    for name, seeds in (("both", (0, 1)), ("first", (0,)), ("second", (1,))):
+        run_cxr(folder / name, tiny(), FILMS, truth=PARTS[2].truth, seeds=seeds, **OPTIONS)
+    return {name: folder / name for name in ("both", "first", "second")}
+
+
+def by_name(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    return {(r["method"], r["seed"], *r["setting"].values()): r for r in rows}
+
+
+def test_joined_seeds_are_those_of_one_run(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = join(runs["first"], runs["second"], "--out", out)
+    assert done.exit_code == 0, done.output
+    joined, whole = by_name(results(out)["rows"]), by_name(results(runs["both"])["rows"])
+    assert joined.keys() == whole.keys()
+    for key, row in whole.items():
+        own = joined[key]
+        assert own["chosen"] == row["chosen"], key
+        assert own["metrics"] == pytest.approx(row["metrics"], abs=1e-5), key
+    for name in ("tables.txt", "tables.md", "tables.html", "samples.png", "gallery.html", "study"):
+        assert (out / name).exists(), name
+    text = (out / "tables.txt").read_text(encoding="utf-8")
+    assert "2 seeds" in text
+    for one, other in zip(
+        read_masks(out / "masks.npz"), read_masks(runs["both"] / "masks.npz"), strict=True
+    ):
+        assert (one.method, one.seed, one.setting) == (other.method, other.seed, other.setting)
+        assert one.chosen == other.chosen
+        assert np.array_equal(one.masks, other.masks)
+
+
+def test_the_summary_is_of_all_seeds_and_keeps_the_remarks(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert join(runs["first"], runs["second"], "--out", out).exit_code == 0
+    assert results(out)["summary"] == results(runs["both"])["summary"]
+    commands = [results(runs[name])["command"] for name in ("first", "second")]
+    assert results(out)["joined"] == commands
+
+
+def _without_a_method(run: dict[str, Any]) -> None:
+    run["rows"] = [row for row in run["rows"] if row["method"] != "L2X"]
+
+
+def _other_recipe(run: dict[str, Any]) -> None:
+    run["recipe"]["rebar_temperature"] = 0.3
+
+
+def _same_seed(run: dict[str, Any]) -> None:
+    for row in run["rows"]:
+        row["seed"] = 0
+
+
+def _no_truth(run: dict[str, Any]) -> None:
+    for row in run["rows"]:
+        row["metrics"].pop("iou", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_without_a_method, "other methods"),
+        (_other_recipe, "another recipe"),
+        (_same_seed, "seed 0 is in"),
+        (_no_truth, "other figures"),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_refused(
+    change: Callable[[dict[str, Any]], None], words: str, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(runs["second"], other)
+    changed = results(other)
+    change(changed)
+    (other / "results.json").write_text(json.dumps(changed), encoding="utf-8")
+    done = join(runs["first"], other, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert words in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_without_results_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    done = join(runs["first"], tmp_path, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "must hold the results.json" in done.output
+    done = join(runs["first"], "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "two folders or more" in done.output
+
+
+def test_the_first_seed_is_checked(tmp_path: Path) -> None:
+    call = ["reproduce", "cxr", "--first-seed", "-1", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 2
+    assert "--first-seed at least 0" in " ".join(done.output.split())
