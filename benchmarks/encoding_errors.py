@@ -1,10 +1,12 @@
 """How often is the encoding test wrong? Honest explanations and planted encoders by the hundred.
 
-    python benchmarks/encoding_errors.py run TRIALS.jsonl [--only TEXT] [--rows N]
-    python benchmarks/encoding_errors.py summary TRIALS.jsonl results/encoding
+    python benchmarks/encoding_errors.py run TRIALS.jsonl [--only TEXT] [--rows N] [--network]
+    python benchmarks/encoding_errors.py summary TRIALS.jsonl results/encoding [--network]
 
 ``run`` adds one line of JSON for each trial and goes on where it was stopped; ``--only`` picks
-trials whose name contains a text ("planted/without x11"), ``--rows`` those of one size.
+trials whose name contains a text ("planted/without x11"), ``--rows`` those of one size, ``--part
+3/8`` the third of eight, for eight processes. ``--network`` tries the variant for images, on the
+same tables but the one with categories and missing values, which it does not take.
 ``summary`` writes results.json and README.md, with the true size of every planted code.
 The seeds are not those with which the test's settings were chosen.
 """
@@ -34,7 +36,7 @@ from sklearn.tree import DecisionTreeClassifier
 from unmasked import synthetic
 from unmasked.data.posterior import posterior
 from unmasked.data.synthetic import CONTROL_FLOW
-from unmasked.evaluation import encoding_test
+from unmasked.evaluation import encoding_test, network_encoding_test
 
 FIRST_SEED = 1000
 SETS = ("S1", "S2", "S3")
@@ -271,12 +273,17 @@ def trials() -> Iterator[Trial]:
                 yield Trial(role, kind, name, rows, number)
 
 
-def run(trial: Trial) -> dict[str, Any]:
+def run(trial: Trial, network: bool = False) -> dict[str, Any]:
     rows = table(trial)
     random = np.random.default_rng((trial.seed, 11))
     masks = (honest if trial.role == "honest" else planted)(trial.kind, rows, random)
     started = time.process_time()
-    found = encoding_test(rows.x, rows.y, masks, random_state=trial.seed)
+    if network:
+        found = network_encoding_test(
+            rows.numbers, rows.y, masks, random_state=trial.seed, device="cpu"
+        )
+    else:
+        found = encoding_test(rows.x, rows.y, masks, random_state=trial.seed)
     seconds = time.process_time() - started
     return {
         "trial": trial.name,
@@ -466,19 +473,25 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=Path("results/encoding"))
     parser.add_argument("--only", default="")
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--network", action="store_true")
     asked = parser.parse_args()
+    option = " --network" if asked.network else ""
     if asked.what == "summary":
-        summary(read(asked.trials), asked.folder, "python benchmarks/encoding_errors.py run")
+        command = f"python benchmarks/encoding_errors.py run{option}"
+        summary(read(asked.trials), asked.folder, command)
         return
+    part, parts = (int(number) for number in asked.part.split("/"))
     done = {one["trial"] for one in read(asked.trials)}
     left = [
         trial
         for trial in trials()
         if trial.name not in done and asked.only in trial.name and asked.rows in (None, trial.rows)
-    ]
+        if not (asked.network and trial.table == "mixed")
+    ][part - 1 :: parts]
     with asked.trials.open("a") as file:
         for number, trial in enumerate(left):
-            found = run(trial)
+            found = run(trial, asked.network)
             file.write(json.dumps(found) + "\n")
             file.flush()
             print(

@@ -53,7 +53,8 @@ def main(
     found: dict[str, dict[str, Any]] = {}
     if path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))["selections"]
-    for one in filter(wanted, read_masks(out / "masks.npz")):
+    masks = filter(wanted, read_masks(out / "masks.npz"))
+    for one in sorted(masks, key=lambda one: one.seed):  # a stopped run has whole seeds
         if name(one) in found:
             continue
         started = time.perf_counter()

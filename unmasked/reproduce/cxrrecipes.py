@@ -19,6 +19,8 @@ from unmasked.superpixels import Superpixels
 PRICES = (0.1, 1.0, 2.5, 5.0, 50.0)
 NUMBERS = (1, 5, 10, 15, 50, 100)
 GRID = 16
+JOINT = ("L2X", "INVASE", "BASE-X")
+"""Methods whose predictor learns from the selector's masks."""
 
 BOTH = (
     "λ multiplies the fraction of superpixels shown, not their number, as in the authors' code.",
@@ -39,16 +41,21 @@ UNSTATED = (
 TUNED = (
     "A mask token instead of zeros and random masks of every size instead of Bernoulli(½) in the "
     "methods; the paper's evaluator stays as it is.",
+    "FULL and the methods have a CNN of five levels with GroupNorm, in which 2 × 2 pixels are one "
+    "place, and a selector of four levels that sees the whole film: FULL's AUROC is 0.912 on "
+    "validation films, with DenseNet121 0.894, and trains in 4 s instead of 26. Both evaluators "
+    "are DenseNet121.",
     "AdamW with one-cycle rates over 24 epochs, films moved by up to 4 pixels, batches of 64, "
     "products in bfloat16.",
     "REAL-X's predictor is finished before its selectors start, and serves all λ.",
-    "A selector of five levels that sees the whole film, REBAR's temperature 0.5: on validation "
-    "films REAL-X at λ = 1 shows 19.9 superpixels with eAUROC 0.829 (evaluator of every size), "
-    "with three levels 17.5 with 0.813; at λ = 2.5 7.3 with 0.784. With 12 epochs and 0.1 it "
-    "showed nothing at 1 and 2.5.",
+    "The price rises from 0 to λ over the first half of the steps: with all of it at once REAL-X "
+    "shows nothing at λ = 1 (AUROC 0.5), with it 19 superpixels (0.863, validation films).",
     "λ = 0.5 and 0.75 besides the paper's.",
-    "The selectors of L2X, INVASE and BASE-X have a rate of 1e-4: at 1e-3 the last two show "
-    "nothing from λ = 1 on. L2X's temperature is 0.5.",
+    "The predictors of L2X, INVASE and BASE-X start as one that has learned from random masks: "
+    "L2X with k = 10 has AUROC 0.861 on validation films, from scratch (DenseNet121) 0.54 to 0.65. "
+    "L2X's temperature is 0.5. INVASE's selector has a rate of "
+    "3e-4 and its price at once: on films of 64 × 64 mean log-likelihood less λ · fraction is "
+    "−0.618 at λ = 1, with a rising price −0.715 and less (validation films).",
 )
 QUICK = (
     "Small networks (CNN, UNet), films of 64 × 64 pixels where nothing else is asked for, 1,500 "
@@ -84,32 +91,39 @@ def _readers() -> Training:
 
 
 def tuned() -> ImageRecipe:
-    """Our recipe: mask token, masks of every size, one-cycle rates, moved films."""
+    """Our recipe: mask token, masks of every size, one-cycle rates, moved films, a rising price."""
     masker = Superpixels(GRID, masker=Token())
     long = Training(
         epochs=24,
         batch_size=64,
         learning_rate=1e-3,
         selector_learning_rate=1e-3,
+        price_rise=0.5,
         precision="bfloat16",
         augment=Shift(4),
     )
-    slow = dict.fromkeys(("L2X", "INVASE", "BASE-X"), replace(long, selector_learning_rate=1e-4))
+    joint = replace(long, selector_delay=0.0)  # their predictors have learned before
+    network = DenseNet121()
     return replace(
         paper(),
         name="tuned",
         masker=masker,
         law=UniformSize(),
-        selector=UNet((16, 32, 64, 128, 128)),
+        predictor=CNN((16, 32, 64, 128, 128), fold=2),
+        selector=UNet((32, 64, 128, 128), fold=4),
         training=long,
-        own_training={**slow, "mask": _readers()},
+        own_training={
+            **dict.fromkeys(JOINT, joint),
+            "INVASE": replace(joint, selector_learning_rate=3e-4, price_rise=0.0),
+            "mask": _readers(),
+        },
         evaluators={
-            "": Evaluation(Superpixels(GRID, masker=Zero()), Bernoulli(0.5), training=long),
-            "_varied": Evaluation(masker, UniformSize(), training=long),
+            "": Evaluation(Superpixels(GRID, masker=Zero()), Bernoulli(0.5), network, long),
+            "_varied": Evaluation(masker, UniformSize(), network, long),
         },
         predictor_first=True,
+        warm=JOINT,
         prices=(0.1, 0.5, 0.75, *PRICES[1:]),
-        temperature=0.5,
         concrete_temperature=0.5,
         deviations=(*BOTH, *TUNED),
     )
@@ -127,11 +141,12 @@ def quick() -> ImageRecipe:
         selector=UNet((8, 16, 32)),
         training=training,
         own_training={"mask": _readers()},
-        evaluators={end: replace(how, training=None) for end, how in base.evaluators.items()},
+        evaluators={end: Evaluation(how.masker, how.law) for end, how in base.evaluators.items()},
+        warm=(),
         prices=(0.1, 1.0, 5.0),
         numbers=(1, 10, 50),
         rows=1500,
-        deviations=(*BOTH, TUNED[0], TUNED[2], *QUICK),
+        deviations=(*BOTH, TUNED[0], TUNED[3], *QUICK),
     )
 
 
