@@ -296,6 +296,7 @@ def run(trial: Trial, network: bool = False) -> dict[str, Any]:
         "detectable": found.detectable,
         "effective_rows": found.effective_rows,
         "seconds": seconds,
+        "scikit-learn": sklearn.__version__,
     }
 
 
@@ -337,7 +338,7 @@ def rate(found: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def summary(found: list[dict[str, Any]], folder: Path, command: str) -> None:
+def summary(found: list[dict[str, Any]], folder: Path, command: str, machine: str) -> None:
     constant = ("fixed", "importances")
     groups: dict[str, Any] = {"honest": [], "planted": []}
     keys = sorted({(one["role"], one["rows"], one["kind"], one["table"]) for one in found})
@@ -368,8 +369,8 @@ def summary(found: list[dict[str, Any]], folder: Path, command: str) -> None:
     all_honest = [o for o in found if o["role"] == "honest"]
     result = {
         "command": command,
-        "hardware": hardware(),
-        "scikit-learn": sklearn.__version__,
+        "hardware": machine,
+        "scikit-learn": found[0].get("scikit-learn", sklearn.__version__),
         "trials": len(found),
         "false_alarms": rate([o for o in all_honest if o["kind"] not in constant]),
         "constant_masks": rate([o for o in all_honest if o["kind"] in constant]),
@@ -475,11 +476,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int)
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--network", action="store_true")
+    parser.add_argument("--hardware", default=hardware(), help="Where the trials were run.")
     asked = parser.parse_args()
     option = " --network" if asked.network else ""
     if asked.what == "summary":
         command = f"python benchmarks/encoding_errors.py run{option}"
-        summary(read(asked.trials), asked.folder, command)
+        summary(read(asked.trials), asked.folder, command, asked.hardware)
         return
     part, parts = (int(number) for number in asked.part.split("/"))
     done = {one["trial"] for one in read(asked.trials)}

@@ -104,12 +104,15 @@ def judge(
     remarks: list[str],
     *,
     neighbours: bool = False,
+    least_to_clear: int = 0,
 ) -> Encoding:
     """Gains (rows,) as an `Encoding`; rows of one cluster are resampled together.
 
     overlap : (Σw)² / (m Σw²) of the m shuffled pairs' weights, 1 where they cover the real ones.
     neighbours : whether clusters are runs of rows in time, which may be dependent or not, rather
     than cases that have several rows.
+    least_to_clear : with fewer cases there is no `no sign of encoding`: what reads the masks could
+    not have learned a small code from them.
     """
     value = float(gains.mean())
     low, high, error = _resampled(gains, clusters, seed)
@@ -118,6 +121,13 @@ def judge(
     high = max(high, max(value, 0.0) + _TWO_SIDED * math.sqrt(2 * threshold / effective))
     detectable = _detectable(error, effective, threshold)
     verdict, reason = _in_words(value, low, high, effective, detectable, threshold)
+    if verdict == NO_SIGN and independent < least_to_clear:
+        verdict = CANNOT_TELL
+        reason = (
+            f"which features are shown says {_figures(value, low, high)} about y beyond the "
+            f"values shown, but from fewer than {least_to_clear:,} cases a network does not learn "
+            "small codes, so test more rows."
+        )
     return Encoding(
         value, low, high, verdict, reason, detectable, effective, len(gains), classes, threshold,
         gains, remarks,
