@@ -370,7 +370,7 @@ def summary(found: list[dict[str, Any]], folder: Path, command: str, machine: st
     result = {
         "command": command,
         "hardware": machine,
-        "scikit-learn": found[0].get("scikit-learn", sklearn.__version__),
+        "scikit-learn": found[0].get("scikit-learn", "of a version not noted"),
         "trials": len(found),
         "false_alarms": rate([o for o in all_honest if o["kind"] not in constant]),
         "constant_masks": rate([o for o in all_honest if o["kind"] in constant]),
@@ -485,12 +485,13 @@ def main() -> None:
         return
     part, parts = (int(number) for number in asked.part.split("/"))
     done = {one["trial"] for one in read(asked.trials)}
-    left = [
+    wanted = [
         trial
         for trial in trials()
-        if trial.name not in done and asked.only in trial.name and asked.rows in (None, trial.rows)
+        if asked.only in trial.name and asked.rows in (None, trial.rows)
         if not (asked.network and trial.table == "mixed")
-    ][part - 1 :: parts]
+    ]
+    left = [trial for trial in wanted[part - 1 :: parts] if trial.name not in done]
     with asked.trials.open("a") as file:
         for number, trial in enumerate(left):
             found = run(trial, asked.network)

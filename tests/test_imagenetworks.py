@@ -177,6 +177,22 @@ def test_monais_networks_have_the_papers_shapes() -> None:
     assert sum(p.numel() for p in dense.parameters()) == 6_949_634  # 6.95 million
 
 
+def test_group_norm_makes_densenet_look_at_one_image_at_a_time() -> None:
+    """In training, what it says of an image does not depend on the others of the batch."""
+    x = torch.randn(4, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    grouped, batched = (
+        DenseNet121(norm=norm)((1, 32, 32), 2).train() for norm in ("group", "batch")
+    )
+    torch.testing.assert_close(grouped(x)[:2], grouped(x[:2]), rtol=0, atol=1e-5)
+    assert (batched(x)[:2] - batched(x[:2])).abs().max() > 1e-3
+    assert not any(isinstance(part, torch.nn.BatchNorm2d) for part in grouped.modules())
+    assert sum(p.numel() for p in grouped.parameters()) == sum(
+        p.numel() for p in batched.parameters()
+    )
+    with pytest.raises(InputError, match="norm must be 'batch' or 'group' but is 'layer'"):
+        DenseNet121(norm="layer")  # type: ignore[arg-type]
+
+
 def test_a_size_that_monais_unet_cannot_halve_is_refused() -> None:
     with pytest.raises(InputError, match=r"multiples of 8 but are 28 × 28; use UNet"):
         MonaiUNet()((1, 28, 28), 16)

@@ -90,6 +90,18 @@ def _no_truth(run: dict[str, Any]) -> None:
         row["metrics"].pop("iou", None)
 
 
+def _other_size(run: dict[str, Any]) -> None:
+    run["images"]["shape"] = [1, 64, 64]
+
+
+def _no_version(run: dict[str, Any]) -> None:
+    del run["version"]
+
+
+def _no_seed(run: dict[str, Any]) -> None:
+    del run["rows"][3]["seed"]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -97,6 +109,9 @@ def _no_truth(run: dict[str, Any]) -> None:
         (_other_recipe, "another recipe"),
         (_same_seed, "seed 0 is in"),
         (_no_truth, "other figures"),
+        (_other_size, "other images"),
+        (_no_version, "it lacks version"),
+        (_no_seed, "it lacks seed"),
     ],
 )
 def test_runs_that_do_not_belong_together_are_refused(
@@ -111,6 +126,33 @@ def test_runs_that_do_not_belong_together_are_refused(
     assert done.exit_code == 2
     assert words in done.output
     assert not (tmp_path / "out").exists()
+
+
+def test_masks_that_cannot_be_read_are_refused_before_anything_is_written(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(runs["second"], other)
+    (other / "masks.npz").write_bytes(b"not masks")
+    done = join(runs["first"], other, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "must be the masks.npz" in done.output
+    assert not (tmp_path / "out").exists()
+    (other / "masks.npz").unlink()  # none at all: the table alone is joined
+    assert join(runs["first"], other, "--out", tmp_path / "out").exit_code == 0
+    assert not (tmp_path / "out" / "masks.npz").exists()
+
+
+def test_results_of_another_preset_are_not_overwritten(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    there = results(runs["first"])
+    there["recipe"]["preset"] = "paper"
+    (tmp_path / "results.json").write_text(json.dumps(there), encoding="utf-8")
+    done = join(runs["first"], runs["second"], "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "holds results of the preset 'paper'" in " ".join(done.output.split())
+    assert results(tmp_path)["recipe"]["preset"] == "paper"
 
 
 def test_folders_without_results_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from small_runs import FAST, METHODS, SIX, TINY, TINY_BATCH, data, train
 
-from unmasked.engine import Settings, Trained, Training, fit
+from unmasked.engine import Settings, Trained, Training, fit, loop
 from unmasked.engine.program import Program
-from unmasked.errors import InputError, MemoryWarning
+from unmasked.errors import InputError, MemoryWarning, SavedError
+from unmasked.networks import MLP
 
 SEEDS = (0, 1)
 STILL = replace(FAST, epochs=1, learning_rate=1e-12, weight_decay=0.0, selector_delay=0.0)
@@ -24,7 +26,11 @@ def begun(network: Any = TINY, seeds: tuple[int, ...] = SEEDS) -> Trained:
 
 
 def start_from(
-    trained: Trained, name: str, network: Any = TINY, training: Training = STILL
+    trained: Trained,
+    name: str,
+    network: Any = TINY,
+    training: Training = STILL,
+    path: Path | None = None,
 ) -> Trained:
     make, levels = METHODS[name]
     method = make(network)
@@ -36,6 +42,7 @@ def start_from(
         training,
         device="cpu",
         dtype=torch.float64,
+        path=path,
         show=False,
         start=dict.fromkeys(method.learners, trained.stacks["predictor"]),
     )
@@ -84,13 +91,58 @@ def test_halves_start_from_their_own_worlds(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: begun(TINY_BATCH), "2 came of another architecture"),
-        (lambda: begun(seeds=(0, 1, 2, 3)), "of which 6 is a multiple, but 4 came"),
+        (lambda: begun(TINY_BATCH), "networks of its own architecture"),
+        (lambda: begun(MLP(hidden=(6,), activation="relu")), "networks of its own architecture"),
+        (lambda: begun(seeds=(0, 1, 2)), "each of the 2 worlds, but has 3 of 'predictor'"),
+        (lambda: begun(seeds=(0,)), "each of the 2 worlds, but has 1 of 'predictor'"),
     ],
 )
 def test_networks_that_do_not_fit_are_refused(make: Callable[[], Trained], words: str) -> None:
     with pytest.raises(InputError, match=words):
         start_from(make(), "BASE-X")
+
+
+def test_a_name_that_no_learner_has_is_refused() -> None:
+    with pytest.raises(InputError, match="networks of predictor or selector, one for each"):
+        fit(
+            METHODS["BASE-X"][0](TINY),
+            Settings((0.1,), SEEDS),
+            data(100),
+            data(80, seed=1),
+            STILL,
+            device="cpu",
+            show=False,
+            start={"predictr": begun().stacks["predictor"]},
+        )
+
+
+def test_a_killed_run_that_had_a_start_ends_as_an_unbroken_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a start with other statistics of the same weights is another run."""
+    monkeypatch.setattr(loop, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    start, losses, path = begun(TINY_BATCH), Program.losses, tmp_path / "run"
+    rises = replace(FAST, epochs=4, price_rise=0.7)
+    unbroken = start_from(start, "BASE-X", TINY_BATCH, rises)
+    count = 0
+
+    def crashing(self: Program, *arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 13:
+            raise KeyError("a crash")
+        return losses(self, *arguments)
+
+    monkeypatch.setattr(Program, "losses", crashing)
+    with pytest.raises(KeyError, match="a crash"):
+        start_from(start, "BASE-X", TINY_BATCH, rises, path)
+    resumed = start_from(start, "BASE-X", TINY_BATCH, rises, path)
+    assert resumed.scores == unbroken.scores
+    assert resumed.history == unbroken.history
+    other = start.stacks["predictor"]
+    other.buffers = {name: value + 1 for name, value in other.buffers.items()}
+    with pytest.raises(SavedError):
+        start_from(start, "BASE-X", TINY_BATCH, rises, path)
 
 
 # ---------------------------------------------------------------------- prices that rise

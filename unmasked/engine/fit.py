@@ -44,7 +44,8 @@ def fit(
     selector has started there is nothing to keep, and KeyboardInterrupt is raised.
     Where the device's memory does not suffice, the settings are trained in several programs, one
     after the other, to the same result.
-    ``start`` has, by name, trained networks to start from, one for each world.
+    ``start`` has, by the name of a learner or "selector", trained networks to start from, one for
+    each world; all settings of a world start alike.
     """
     rows = [train] if isinstance(train, Data) else list(train)
     held_out = [valid] if isinstance(valid, Data) else list(valid)
@@ -61,6 +62,13 @@ def fit(
         )
     where = choose_device(device)
     begin = dict(start or {})
+    known = [*method.learners, *([] if method.selector is None else ["selector"])]
+    for name, stack in begin.items():
+        if name not in known or stack.count != len(settings.seeds):
+            raise InputError(
+                f"start must have networks of {' or '.join(known)}, one for each of the "
+                f"{len(settings.seeds)} worlds, but has {stack.count} of {name!r}."
+            )
     return _fit(
         method, settings, rows, held_out, options, where, dtype, path, show, title, 1, begin
     )

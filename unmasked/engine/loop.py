@@ -68,7 +68,7 @@ class _Run:
             self.name = checkpoint.fingerprint(
                 f"{parts} {[sorted(p) for p in m.phases]} {training} {program.settings} "
                 f"{program.dtype} {program.device.type} {networks}",
-                [*data, *(stack.flat for stack in stacks.values())],
+                [*data, *(t for stack in stacks.values() for t in stack.state().values())],
             )
         self._enter_phase()
 
@@ -89,6 +89,7 @@ class _Run:
         }
         if self.training.price_rise and "selector" in trains:
             program.price_share = torch.ones((), dtype=program.dtype, device=program.device)
+            self._share = 1.0
         self.stepper = self._stepper()
 
     def _stepper(self) -> Stepper:
@@ -185,7 +186,9 @@ class _Run:
             steps = self._epochs() * self._steps
             late = self.optimisers["selector"].late(steps)
             share = self.training.price_share(max(0, step - late), steps - late)
-            self.program.price_share.fill_(share)
+            if share != self._share:  # a launch on the GPU
+                self._share = share
+                self.program.price_share.fill_(share)
 
     def _mean_loss(self) -> list[float]:
         """Mean training loss of each slot since the last validation."""

@@ -33,7 +33,8 @@ class Training:
         long one the predictor has memorised training rows, and showing everything looks best.
     price_rise : share of the selector's steps over which the price rises evenly from 0 to λ. A
         high price at once drops all features alike before the selector knows which are needed;
-        none of many then comes back. Judged by the whole price all the time.
+        none of many then comes back. Scores, best epochs and patience go by the whole price all the
+        time, so leave patience out, or longer than the rise.
     schedule : "one-cycle" (linear rise over the first 30%, cosine fall to zero) or "constant".
     weight_decay : AdamW's decoupled decay.
     l2 : adds l2 · ‖weights‖² to each network's loss, as Keras' regularisers do.

@@ -206,15 +206,13 @@ class Stack:
 
     def begin_as(self, other: Stack, name: str) -> None:
         """Take the numbers of trained networks; each serves as many of these in a row."""
-        theirs, own = other.state(), self.state()
-        shapes = [{key: value.shape[1:] for key, value in s.items()} for s in (theirs, own)]
-        times, rest = divmod(self.count, other.count)
-        if shapes[0] != shapes[1] or rest:
+        if str(self.template) != str(other.template) or self.layout.places != other.layout.places:
             raise InputError(
-                f"{name} must start as networks of its own architecture, of which {self.count} is "
-                f"a multiple, but {other.count} came"
-                + (" of another architecture." if shapes[0] != shapes[1] else ".")
+                f"{name} must start as networks of its own architecture, but those that came are "
+                f"{type(other.template).__name__} of other layers or sizes."
             )
+        times = self.count // other.count
+        theirs = other.state()
         self.load({key: value.repeat_interleave(times, 0) for key, value in theirs.items()})
 
     def to(self, device: torch.device) -> Stack:

@@ -52,8 +52,8 @@ class ImageRecipe:
         if none is, the one with the largest accuracy, and its row says so.
     reader : the network that reads masks alone; None: the predictor.
     predictor_first : REAL-X's predictor is finished before its selectors start.
-    warm : methods whose predictor starts as one that has learned from random masks (of the
-        recipe's law, trained with the options named "start"), not from scratch.
+    warm : methods whose learners (INVASE's baseline too) start as a predictor that has learned
+        from random masks (of the recipe's law, trained with the options named "start").
     rows : how many training images to use; None: all.
     """
 

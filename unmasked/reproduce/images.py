@@ -106,7 +106,8 @@ def run_images(
     with all_or_nothing(folder) as part:
         more, sentences = ({}, []) if extra is None else extra(part, work, drawn)
         words += sentences
-        head = {**facts, "recipe": recipe.to_json(), "seconds": seconds, "summary": words}
+        head = {**facts, "recipe": recipe.to_json(), "images": parts.to_json()}
+        head |= {"seconds": seconds, "summary": words}
         (part / "results.json").write_text(
             to_json({**head, **more, "rows": rows}), encoding="utf-8"
         )

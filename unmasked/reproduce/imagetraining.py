@@ -5,7 +5,9 @@ Axes in the comments: W seeds, S settings, R images, F features, K classes.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,6 +53,12 @@ class Parts:
     def features(self, masker: Masker) -> int:
         """How many there are to show or hide."""
         return masker.features(self.train.x.shape[1])
+
+    def to_json(self) -> dict[str, Any]:
+        """How many images there are, of which size, and a digest of the test labels."""
+        counts = {name: len(rows.y) for name, rows in self.by_name.items()}
+        digest = hashlib.sha256(self.test.y.astype("<i8").tobytes()).hexdigest()[:16]
+        return {**counts, "shape": list(self.shape), "test_labels": digest}
 
     @property
     def by_name(self) -> dict[str, Rows]:

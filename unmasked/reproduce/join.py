@@ -8,15 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unmasked.errors import InputError
 from unmasked.report.results import all_or_nothing, prepare_folder, to_json
+from unmasked.reproduce.folder import check_same_preset
+from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagetables import image_lead, image_tables
 from unmasked.reproduce.render import write_tables
 from unmasked.reproduce.rows import Reproduction
 from unmasked.reproduce.subjects import CXR, MNIST, Subject
 
 _PICTURES = ("samples.png", "single-pixel.png", "gallery.html", "study")
+_FACTS = ("version", "commit", "hardware", "python", "torch")
+_CONTENT = ("command", "recipe", "images", "seconds", "summary", "rows")
+_ROW = ("dataset", "method", "setting", "seed", "chosen", "metrics")
 _SUBJECTS = {subject.dataset: subject for subject in (MNIST, CXR)}
 
 
@@ -24,7 +30,7 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
     """Write the table of all seeds of runs that differ in nothing else.
 
     Pictures, and where selections lie, are of the first seed in a run of several too: they are
-    taken from the first folder.
+    taken from the first folder. Masks are joined where all folders have them.
     """
     runs = [_read(folder) for folder in folders]
     _check(folders, runs)
@@ -36,21 +42,25 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
         for name, value in run["seconds"].items():
             seconds[name] = seconds.get(name, 0.0) + value
     facts = {"command": command}
-    for key in ("version", "commit", "hardware", "python", "torch"):
+    for key in _FACTS:
         facts[key] = "; ".join(dict.fromkeys(str(run[key]) for run in runs))
     own = image_lead(first["rows"], subject)
     at = next((i for i, words in enumerate(first["summary"]) if words in own), 0)
     words = [sentence for sentence in first["summary"] if sentence not in own]
     words[at:at] = image_lead(rows, subject)
-    prepare_folder(out)
     recipe = first["recipe"]
+    masks = _joined_masks(folders)
+    prepare_folder(out)
+    check_same_preset(out, recipe["preset"])
     with all_or_nothing(out) as part:
         whole = {**first, **facts, "seconds": seconds, "summary": words, "rows": rows}
         whole["joined"] = [run["command"] for run in runs]
         (part / "results.json").write_text(to_json(whole), encoding="utf-8")
         tables = image_tables(rows, recipe["tolerance"], subject)
         write_tables(part, tables, facts, words, recipe["deviations"], title=subject.title)
-        _join_masks([folder / "masks.npz" for folder in folders], part / "masks.npz")
+        if masks:
+            with (part / "masks.npz").open("wb") as file:
+                np.savez_compressed(file, **masks)  # type: ignore[arg-type]
         for name in _PICTURES:
             source = folders[0] / name
             if source.is_dir():
@@ -64,9 +74,11 @@ def _read(folder: Path) -> dict[str, Any]:
     path = folder / "results.json"
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not {"rows", "recipe", "seconds", "summary", "command"} <= found.keys():
-            raise ValueError("it has no rows of a table")
-    except (OSError, ValueError, AttributeError) as error:
+        missing = [key for key in (*_FACTS, *_CONTENT) if key not in found]
+        missing += [key for row in found.get("rows", []) for key in _ROW if key not in row]
+        if missing or not found["rows"]:
+            raise ValueError(f"it lacks {missing[0] if missing else 'rows'}")
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise InputError(
             f"{folder} must hold the results.json of `unmasked reproduce mnist` or `cxr`, but it "
             f"cannot be read ({error})."
@@ -91,7 +103,7 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> None:
     for folder, run in zip(folders, runs, strict=True):
         for words, what in (
             ("another recipe", lambda run: run["recipe"]),
-            ("other images", lambda run: {row["dataset"] for row in run["rows"]}),
+            ("other images", lambda run: (run["images"], {row["dataset"] for row in run["rows"]})),
             ("other methods", lambda run: {row["method"] for row in run["rows"]}),
             ("other figures", lambda run: {key for row in run["rows"] for key in row["metrics"]}),
         ):
@@ -109,16 +121,19 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> None:
             owners[seed] = folder
 
 
-def _join_masks(paths: list[Path], out: Path) -> None:
-    """All seeds' masks in one file; see `imagemasks.write_masks`."""
+def _joined_masks(folders: list[Path]) -> dict[str, NDArray[Any]]:
+    """All seeds' masks as `imagemasks.write_masks` keeps them; nothing if a folder has none."""
+    paths = [folder / "masks.npz" for folder in folders]
     if not all(path.is_file() for path in paths):
-        return
-    files = [dict(np.load(path)) for path in paths]
-    joined = {
+        return {}
+    files = []
+    for path in paths:
+        read_masks(path)  # in one sentence where it cannot be read
+        with np.load(path) as file:
+            files.append({name: file[name] for name in file.files})
+    return {
         name: value
         if name == "features" or name.endswith(" settings")
         else np.concatenate([file[name] for file in files])
         for name, value in files[0].items()
     }
-    with out.open("wb") as file:
-        np.savez_compressed(file, **joined)  # type: ignore[arg-type]
