@@ -180,6 +180,20 @@ def test_no_more_films_are_drawn_than_a_recipe_learns_from(monkeypatch: pytest.M
         np.testing.assert_array_equal(truth, phantom(3, SIZE, 2).truth)
 
 
+def test_fewer_films_are_taken_from_all_of_them() -> None:
+    """Packed films lie sorted by label; half of them must not be those without the finding."""
+    order = np.argsort(PARTS[0].y, kind="stable")
+    train = FILMS.train._replace(x=FILMS.train.x[order], y=FILMS.train.y[order])
+    sorted_films = replace(FILMS, train=train)
+    rows = films_job._parts(sorted_films, 40).train
+    assert rows.y.mean() == pytest.approx(train.y.mean(), abs=1 / 40)
+    every = films_job._parts(sorted_films, None).train
+    assert np.array_equal(every.y, train.y)
+    places = films_job._evenly(len(train.y), 40)
+    assert np.array_equal(rows.x, every.x[places])
+    assert np.array_equal(films_job._parts(sorted_films, 1000).train.x, every.x)
+
+
 def test_drawn_films_are_as_many_as_the_preset_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int | None] = []
 

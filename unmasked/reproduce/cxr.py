@@ -81,17 +81,31 @@ def _films(part: Phantom, number: int) -> Films:
 
 
 def _parts(data: ChestXrays, most: int | None) -> Parts:
-    """Standardised films as rows; at most so many to learn from."""
+    """Standardised films as rows; at most so many to learn from.
+
+    They are taken evenly from all: the first ones of a packed file have all the same label.
+    """
     mean, scale = float(data.train.x.mean()), float(data.train.x.std()) or 1.0
 
     def rows(films: Films, most: int | None = None) -> Rows:
-        x = (films.x[:most] - mean) / scale
-        return Rows(x.reshape(len(x), -1).astype(np.float32), films.y[:most], 2)
+        count = len(films.y)
+        some = np.arange(count) if most is None or most >= count else _evenly(count, most)
+        x = (films.x[some] - mean) / scale
+        return Rows(x.reshape(len(x), -1).astype(np.float32), films.y[some], 2)
 
     channels, height, width = data.train.x.shape[1:]
     return Parts(
         rows(data.train, most), rows(data.valid), rows(data.test), (channels, height, width)
     )
+
+
+def _evenly(count: int, most: int) -> NDArray[np.int64]:
+    """``most`` of the numbers below ``count``, as far apart as can be.
+
+    >>> _evenly(10, 4)
+    array([1, 3, 6, 8])
+    """
+    return ((2 * np.arange(most) + 1) * count // (2 * most)).astype(np.int64)
 
 
 def write_study(folder: Path, view: View, drawn: Drawn) -> None:
