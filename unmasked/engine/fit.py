@@ -130,7 +130,7 @@ def _fit(
             2 * pieces,
             start,
         )
-    halves = _halves(settings, rows, held_out)
+    halves = _halves(settings, rows, held_out, start)
     warnings.warn(
         f"the memory of {device} does not suffice for {len(settings.seeds)} × "
         f"{len(settings.levels)} settings at once; they are trained in two halves, to the same "
@@ -139,9 +139,8 @@ def _fit(
         stacklevel=3,
     )
     parts = []
-    for i, (own, own_rows, own_held_out) in enumerate(halves):
+    for i, (own, own_rows, own_held_out, own_start) in enumerate(halves):
         own_path = None if path is None else path.with_name(f"{path.stem}-{i + 1}{path.suffix}")
-        begin = {name: _of_worlds(stack, settings, own, i) for name, stack in start.items()}
         part = _fit(
             method,
             own,
@@ -154,7 +153,7 @@ def _fit(
             show,
             title,
             1,
-            begin,
+            own_start,
         )
         if part.interrupted and i == 0:
             raise KeyboardInterrupt  # the other half has not started; the checkpoint stays
@@ -162,19 +161,9 @@ def _fit(
     return Trained.join(parts)
 
 
-def _of_worlds(stack: Stack, settings: Settings, own: Settings, half: int) -> Stack:
-    """The networks to start from, one for each world, of the worlds in a half."""
-    if len(own.seeds) == len(settings.seeds):
-        return stack
-    part = copy(stack)
-    rows = torch.arange(len(own.seeds), device=stack.flat.device)
-    part.take(rows + half * (len(settings.seeds) - len(own.seeds)))
-    return part
-
-
 def _halves(
-    settings: Settings, rows: list[Data], held_out: list[Data]
-) -> list[tuple[Settings, list[Data], list[Data]]]:
+    settings: Settings, rows: list[Data], held_out: list[Data], start: Mapping[str, Stack]
+) -> list[tuple[Settings, list[Data], list[Data], Mapping[str, Stack]]]:
     """Half of the worlds each; of a single world, half of the levels each."""
     if len(settings.seeds) > 1:
         middle = len(settings.seeds) // 2
@@ -183,6 +172,7 @@ def _halves(
                 replace(settings, seeds=settings.seeds[part]),
                 rows if len(rows) == 1 else rows[part],
                 held_out if len(held_out) == 1 else held_out[part],
+                {name: _some(stack, part) for name, stack in start.items()},
             )
             for part in (slice(None, middle), slice(middle, None))
         ]
@@ -192,6 +182,18 @@ def _halves(
         return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
 
     return [
-        (replace(settings, levels=settings.levels[part]), cut(rows, part), cut(held_out, part))
+        (
+            replace(settings, levels=settings.levels[part]),
+            cut(rows, part),
+            cut(held_out, part),
+            start,
+        )
         for part in (slice(None, middle), slice(middle, None))
     ]
+
+
+def _some(stack: Stack, part: slice) -> Stack:
+    """Some of the networks of a stack, which stays as it is."""
+    own = copy(stack)
+    own.take(torch.arange(stack.count, device=stack.flat.device)[part])
+    return own

@@ -81,13 +81,17 @@ class ImageRecipe:
         """The training options of a method or evaluator."""
         return self.own_training.get(name, self.training)
 
+    def networks_of(self, name: str) -> tuple[AnyFactory, AnyFactory]:
+        """The predictor and the selector of a method."""
+        return self.networks.get(name, (self.predictor, self.selector))
+
     def programs(self, name: str) -> list[tuple[Method, tuple[float, ...]]]:
         """The programs that train a method's settings.
 
         L2X draws k times, so each k is a program of its own: one program for all would draw as
         often as the largest.
         """
-        predictor, selector = self.networks.get(name, (self.predictor, self.selector))
+        predictor, selector = self.networks_of(name)
         parts = (self.masker, predictor, selector)
         if name == "L2X":
             return [

@@ -20,7 +20,7 @@ from unmasked.engine.method import Method
 from unmasked.engine.stack import Stack
 from unmasked.evaluation.evaluator import SEED_SHIFT
 from unmasked.masking import Masker, Zero
-from unmasked.reproduce.imagerecipes import AnyFactory, ImageRecipe
+from unmasked.reproduce.imagerecipes import ImageRecipe
 from unmasked.reproduce.training import Place
 from unmasked.reproduce.worlds import probabilities, selected
 
@@ -119,8 +119,7 @@ class Workshop:
     def full(self) -> Trained:
         """FULL, one network for each seed."""
         recipe = self.recipe
-        network = recipe.networks.get("FULL", (recipe.predictor,))[0]
-        method = methods.full(recipe.masker, network)
+        method = methods.full(recipe.masker, recipe.networks_of("FULL")[0])
         seeds = tuple(seed + SEED_SHIFT for seed in self.seeds)
         trained = self._fit("FULL", method, Settings(seeds=seeds), recipe.options("FULL"))
         self.seconds["FULL"] = trained.seconds
@@ -144,12 +143,9 @@ class Workshop:
         Methods with the same network share it; the evaluators' are others, of other seeds.
         """
         recipe = self.recipe
-
-        def network(of: str) -> AnyFactory:
-            return recipe.networks.get(of, (recipe.predictor,))[0]
-
-        tag = f"start of {next(of for of in recipe.warm if network(of) == network(name))}"
-        method = methods.eval_x(recipe.masker, recipe.law, network(name))
+        network = recipe.networks_of(name)[0]
+        tag = f"start of {next(of for of in recipe.warm if recipe.networks_of(of)[0] == network)}"
+        method = methods.eval_x(recipe.masker, recipe.law, network)
         trained = self._fit(tag, method, Settings(seeds=self.seeds), recipe.options("start"))
         self.seconds[tag] = trained.seconds
         return trained.stacks["predictor"]

@@ -7,13 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from unmasked.errors import InputError
 from unmasked.report.results import all_or_nothing, prepare_folder, to_json
 from unmasked.reproduce.folder import check_same_preset
-from unmasked.reproduce.imagemasks import read_masks
+from unmasked.reproduce.imagemasks import joined_masks, save_masks
 from unmasked.reproduce.imagetables import image_lead, image_tables
 from unmasked.reproduce.render import write_tables
 from unmasked.reproduce.rows import Reproduction
@@ -49,7 +46,8 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
     words = [sentence for sentence in first["summary"] if sentence not in own]
     words[at:at] = image_lead(rows, subject)
     recipe = first["recipe"]
-    masks = _joined_masks(folders)
+    paths = [folder / "masks.npz" for folder in folders]
+    masks = joined_masks(paths) if all(path.is_file() for path in paths) else {}
     prepare_folder(out)
     check_same_preset(out, recipe["preset"])
     with all_or_nothing(out) as part:
@@ -59,8 +57,7 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
         tables = image_tables(rows, recipe["tolerance"], subject)
         write_tables(part, tables, facts, words, recipe["deviations"], title=subject.title)
         if masks:
-            with (part / "masks.npz").open("wb") as file:
-                np.savez_compressed(file, **masks)  # type: ignore[arg-type]
+            save_masks(part / "masks.npz", masks)
         for name in _PICTURES:
             source = folders[0] / name
             if source.is_dir():
@@ -119,21 +116,3 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> None:
                     "running them."
                 )
             owners[seed] = folder
-
-
-def _joined_masks(folders: list[Path]) -> dict[str, NDArray[Any]]:
-    """All seeds' masks as `imagemasks.write_masks` keeps them; nothing if a folder has none."""
-    paths = [folder / "masks.npz" for folder in folders]
-    if not all(path.is_file() for path in paths):
-        return {}
-    files = []
-    for path in paths:
-        read_masks(path)  # in one sentence where it cannot be read
-        with np.load(path) as file:
-            files.append({name: file[name] for name in file.files})
-    return {
-        name: value
-        if name == "features" or name.endswith(" settings")
-        else np.concatenate([file[name] for file in files])
-        for name, value in files[0].items()
-    }
