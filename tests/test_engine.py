@@ -191,6 +191,26 @@ def test_the_selector_phase_leaves_a_finished_predictor_alone(
         assert all(torch.equal(this[name], that[name]) for name in this)
 
 
+def test_a_predictor_that_comes_first_may_have_passes_of_its_own() -> None:
+    """It is the one that so many passes make, and the selector has no more or fewer for it."""
+    what = method(predictor_first=True)
+    own = train(what, ONE, replace(FAST, epochs=2, predictor_epochs=5))
+    alike = train(what, ONE, replace(FAST, epochs=5))
+    for this, that in zip(numbers(own.predictors), numbers(alike.predictors), strict=True):
+        assert all(torch.equal(this[name], that[name]) for name in this)
+    assert [len(slots_per_epoch(own, phase=phase)) for phase in (0, 1)] == [5, 2]
+    fewer = train(what, ONE, replace(FAST, epochs=5, predictor_epochs=2))
+    assert [len(slots_per_epoch(fewer, phase=phase)) for phase in (0, 1)] == [2, 5]
+
+
+def test_passes_of_a_predictor_that_comes_first_change_nothing_where_none_does() -> None:
+    plain, with_option = (
+        train(method(), ONE, replace(FAST, epochs=2, predictor_epochs=own)) for own in (None, 7)
+    )
+    for this, that in zip(numbers(plain.selectors), numbers(with_option.selectors), strict=True):
+        assert all(torch.equal(this[name], that[name]) for name in this)
+
+
 def test_a_selector_with_batch_norm_counts_its_own_batches_only() -> None:
     """Validation runs after each epoch and must not be counted."""
     trained = train(method(TINY_BATCH), ONE, replace(FAST, epochs=1))

@@ -31,6 +31,10 @@ PATIENCE = 120  # seconds to wait for another process on a busy machine
 RUNS: dict[str, tuple[Method, Training]] = {
     "joint": (method(), SHORT),
     "predictor first": (method(predictor_first=True), SHORT),
+    "predictor first, with more passes": (
+        method(predictor_first=True),
+        replace(SHORT, epochs=2, predictor_epochs=4),
+    ),
     "evaluator": (method(explains=False), SHORT),
     "batch norm": (method(TINY_BATCH), SHORT),
     "a price that rises": (method(), replace(SHORT, price_rise=0.8)),

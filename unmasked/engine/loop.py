@@ -120,9 +120,8 @@ class _Run:
 
     def run(self, bar: Bar, interrupt: Interrupt) -> bool:
         """Train all phases; whether the user cut it short."""
-        epochs = self._epochs()
         while True:
-            while self.state.epoch < epochs and bool(self.keeper.active.any()):
+            while self.state.epoch < self._epochs() and bool(self.keeper.active.any()):
                 complete = self._epoch(interrupt)
                 self._judge(bar, interrupt)
                 if not complete or interrupt.asked:
@@ -144,9 +143,17 @@ class _Run:
         self._restore_best()
         return True
 
-    def _epochs(self) -> int:
-        assert self.training.epochs is not None  # resolved by `fit`
-        return self.training.epochs
+    def _epochs(self, phase: int | None = None) -> int:
+        """Passes of a phase, by default the one that runs."""
+        training, now = self.training, self.state.phase if phase is None else phase
+        assert training.epochs is not None  # resolved by `fit`
+        first = now + 1 < len(self.phases)  # of a predictor; its selector is trained last
+        return training.predictor_epochs or training.epochs if first else training.epochs
+
+    @property
+    def passes(self) -> int:
+        """Passes of all phases."""
+        return sum(map(self._epochs, range(len(self.phases))))
 
     @property
     def _batch(self) -> int:
@@ -216,7 +223,7 @@ class _Run:
     def _judge(self, bar: Bar, interrupt: Interrupt) -> None:
         """Validate, keep what is best (or last), note it down."""
         program, state = self.program, self.state
-        done = state.phase * self._epochs() + state.epoch + 1
+        done = sum(map(self._epochs, range(state.phase))) + state.epoch + 1
         if not self._validates(interrupt):
             bar.update(done)
             return
@@ -368,13 +375,11 @@ def train(
     run = _Run(program, training, path, pieces)
     if path is not None and not run.resume():
         checkpoint.check_writable(path)  # noticed before the work, not after
-    assert training.epochs is not None
-    total = training.epochs * len(run.phases)
     with (
         flushed_denormals(),
         fast_products(program.device),
         Interrupt() as interrupt,
-        Bar(title, total, show) as bar,
+        Bar(title, run.passes, show) as bar,
     ):
         interrupted = run.run(bar, interrupt)
     if interrupted:

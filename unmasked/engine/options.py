@@ -49,6 +49,9 @@ class Training:
         a batch, (batch, columns) or images (batch, channels, height, width), u uniform numbers
         (batch, 8) to take its chances from, so that runs repeat. `Shift` moves images. Targets stay
         those of the row as it was.
+    predictor_epochs : passes of a predictor that is finished before its selector starts
+        (``predictor_first``); None: as many as the selector has. It has every mask to learn, the
+        selector only good ones.
     """
 
     epochs: int | None = None
@@ -66,9 +69,10 @@ class Training:
     validate_every: int = 1
     precision: Literal["float32", "bfloat16"] = "float32"
     augment: Callable[[Tensor, Tensor], Tensor] | None = None
+    predictor_epochs: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "validate_every"):
+        for name in ("epochs", "predictor_epochs", "batch_size", "patience", "validate_every"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InputError(f"{name} must be a whole number above 0 but is {value!r}.")
