@@ -116,6 +116,8 @@ def test_everything_is_written(explained, place):
     assert skipped["film0006.png"].startswith("cannot be read (")
     assert results["pictures"]["group"] == "patient"
     assert len(results["path"]) == 2
+    assert results["network"] == "small"
+    assert results["passes"] == {"selector": 1, "predictor": 3}
     assert not (explained / ".checkpoint").exists()
     assert not (explained / ".part").exists()
 
@@ -385,11 +387,18 @@ def test_names_of_files_never_meet():
 @pytest.mark.parametrize(
     ("size", "superpixels", "fold"), [(32, 16, 1), (64, 16, 2), (128, 16, 4), (128, 32, 2)]
 )
-def test_small_networks_see_each_superpixel(size, superpixels, fold):
-    parts = networks("small", size, superpixels)
-    assert parts.predictor == CNN((16, 32, 64), fold)
-    assert parts.selector == UNet((8, 16, 32), fold)
+def test_networks_see_each_superpixel(size, superpixels, fold):
+    small, medium = (networks(name, size, superpixels) for name in ("small", "medium"))
+    assert small.predictor == CNN((16, 32, 64, 128), fold)
+    assert small.selector == UNet((16, 32, 64, 64), fold)
+    assert medium.predictor == CNN((16, 32, 64, 128, 128), max(1, fold // 2))
+    assert medium.selector == UNet((32, 64, 128, 128), fold)
     assert size // fold >= 2 * superpixels
+
+
+def test_the_network_follows_the_machine_unless_it_is_named():
+    found = [networks(name, 64, 16, gpu=gpu).name for name in ("auto", "small") for gpu in (0, 1)]
+    assert found == ["small", "medium", "small", "small"]
 
 
 @pytest.mark.parametrize("rows", [6, 100, 600, 5_000, 200_000])
@@ -401,4 +410,5 @@ def test_default_training_is_a_sensible_number_of_steps(rows):
     assert 8 <= training.epochs <= 60
     assert steps <= max(1300, 8 * rows / 32)
     assert training.epochs // training.validate_every <= 4
-    assert default_training(rows, 7, networks("small", 64, 16), 64).epochs == 7
+    named = default_training(rows, 7, networks("small", 64, 16), 64)
+    assert (named.epochs, named.predictor_epochs) == (7, 21)

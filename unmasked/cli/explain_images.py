@@ -54,9 +54,10 @@ def explain_images(
     network: Annotated[
         str,
         typer.Option(
-            help="small, or unet-densenet, the paper's (needs a GPU and the extra images)."
+            help="small; medium, better, for a GPU; unet-densenet, the paper's, for a GPU and with "
+            "the extra images; auto: medium on a GPU, else small."
         ),
-    ] = "small",
+    ] = "auto",
     image_column: Annotated[
         str | None, typer.Option(help="The column of file names, if it has another name.")
     ] = None,

@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from unmasked.engine import Training
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.pixels import Shift
 
-_STEPS, _EPOCHS = 1200, (8, 60)  # about so many steps, within so many passes
+_EPOCHS = (8, 60)  # fewest and most passes of a selector
 _VALIDATIONS = 4  # in a run: each takes as long as thousands of pictures
 
 
-class Networks(NamedTuple):
-    """A predictor, a selector, and the rates that they learn at."""
+@dataclass(frozen=True)
+class Networks:
+    """A predictor and a selector, and how they are trained; see `Training`.
 
+    steps : about so many for the selector.
+    practice : times as many passes for the predictor and for EVAL-X: they have every mask to
+        learn, a selector only good ones.
+    """
+
+    name: str
     predictor: Any
     selector: Any
-    learning_rate: float
-    selector_learning_rate: float
+    learning_rate: float = 1e-3
+    selector_learning_rate: float = 1e-3
+    price_rise: float = 0.0
+    steps: int = 1200
+    practice: int = 1
 
 
-NETWORKS = ("small", "unet-densenet")
+NETWORKS = ("auto", "small", "medium", "unet-densenet")
 
 
-def networks(name: str, size: int, superpixels: int) -> Networks:
-    """The networks for pictures of a size.
+def networks(name: str, size: int, superpixels: int, *, gpu: bool = False) -> Networks:
+    """The networks for pictures of a size; "auto" is "medium" on a GPU, else "small".
 
-    The small ones see about 32 × 32 places whatever the size, but at least 2 × 2 in a superpixel:
-    a place is several pixels, as channels (`CNN.fold`), so nothing is lost.
+    The small and the medium selector see about 32 × 32 places whatever the size, but at least
+    2 × 2 in a superpixel: a place is several pixels, as channels (`CNN.fold`), so nothing is lost.
+    Their deepest level sees the whole picture.
     """
+    if name == "auto":
+        name = "medium" if gpu else "small"
     if name == "unet-densenet":
-        return Networks(DenseNet121(), MonaiUNet(), 1e-3, 1e-3)
-    fold = max(1, size // max(32, 2 * superpixels))
-    return Networks(CNN((16, 32, 64), fold), UNet((8, 16, 32), fold), 3e-3, 3e-3)
+        return Networks(name, DenseNet121(), MonaiUNet())
+    places = max(32, 2 * superpixels)
+    fold = max(1, size // places)
+    if name == "medium":
+        predictor = CNN((16, 32, 64, 128, 128), max(1, size // (2 * places)))
+        selector = UNet((32, 64, 128, 128), fold)
+        return Networks(name, predictor, selector, price_rise=0.5, steps=2400, practice=2)
+    predictor, selector = CNN((16, 32, 64, 128), fold), UNet((16, 32, 64, 64), fold)
+    return Networks(name, predictor, selector, price_rise=0.8, practice=3)
 
 
 def default_training(rows: int, epochs: int | None, parts: Networks, size: int) -> Training:
-    """About 1,200 steps for each of predictor and selector, pictures moved a little each time."""
+    """How the explainer is trained: pictures are moved a little each time.
+
+    ``epochs`` are the selector's passes where the user says how many.
+    """
     batch = min(32, max(8, rows // 16))
-    passes = epochs or min(max(round(_STEPS / max(1, rows // batch)), _EPOCHS[0]), _EPOCHS[1])
+    passes = epochs or min(max(round(parts.steps / max(1, rows // batch)), _EPOCHS[0]), _EPOCHS[1])
     return Training(
         epochs=passes,
+        predictor_epochs=parts.practice * passes,
         batch_size=batch,
         learning_rate=parts.learning_rate,
         selector_learning_rate=parts.selector_learning_rate,
+        price_rise=parts.price_rise,
         validate_every=-(-passes // _VALIDATIONS),
         augment=Shift(max(1, size // 32)),
     )

@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,7 +112,7 @@ def explain_folder(
     reading: Reading | None = None,
     superpixels: int = 16,
     sparsity: float | Sequence[float] | str = "auto",
-    network: str = "small",
+    network: str = "auto",
     epochs: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -122,8 +122,8 @@ def explain_folder(
     """Split a folder of labelled pictures, train REAL-X and EVAL-X, explain the test pictures."""
     started = time.monotonic()
     reading = reading or Reading()
-    parts = _checked(reading, superpixels, sparsity, network)
-    choose_device(device)
+    on = choose_device(device)
+    parts = _checked(reading, superpixels, sparsity, network, gpu=on.type != "cpu")
     _check_apart(folder, out)
     found = reading.find(folder, labels, show)
     listing = found.listing
@@ -152,7 +152,8 @@ def explain_folder(
     prices = list(PRICES) if isinstance(sparsity, str) else sparsity
     explainer = RealX(prices, selector=parts.selector, predictor_first=True, **options)
     explainer.fit(*train, validation=valid)
-    evaluator = EvalX(**options).fit(*train, validation=valid)
+    judges = replace(training, epochs=training.predictor_epochs)  # EVAL-X has every mask to learn
+    evaluator = EvalX(**{**options, "training": judges}).fit(*train, validation=valid)
     explanation = explainer.explain(test[0])
     scores = evaluator.evaluate(explanation, *test)
     explained = _explained(pictures, split["test"], explanation, evaluator)
@@ -165,6 +166,8 @@ def explain_folder(
         "classes": [str(label) for label in explainer.classes_],
         **_about(pictures, reading),
         "split": {name: len(rows) for name, rows in split.items()},
+        "network": parts.name,
+        "passes": {"selector": training.epochs, "predictor": training.predictor_epochs},
         "summary": summary,
         "path": explainer.path_.to_dict("records"),
         "choice": explainer.reason_,
@@ -286,7 +289,12 @@ def explain_new_pictures(
 
 
 def _checked(
-    reading: Reading, superpixels: int, sparsity: float | Sequence[float] | str, network: str
+    reading: Reading,
+    superpixels: int,
+    sparsity: float | Sequence[float] | str,
+    network: str,
+    *,
+    gpu: bool,
 ) -> Networks:
     """Refuse options that cannot be, before a folder is looked at."""
     check_sparsity(sparsity)
@@ -295,7 +303,7 @@ def _checked(
     if network not in NETWORKS:
         raise InputError(f"--network must be one of {', '.join(NETWORKS)} but is {network!r}.")
     masker = Superpixels(superpixels).bound((1, reading.size, reading.size))
-    parts = networks(network, reading.size, superpixels)
+    parts = networks(network, reading.size, superpixels, gpu=gpu)
     factory: Factory = parts.predictor
     factory(masker.shown_shape, 2)  # type: ignore[arg-type]  # a missing package is told now
     factory = parts.selector
