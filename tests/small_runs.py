@@ -55,10 +55,16 @@ def method(network: Any = TINY, *, predictor_first: bool = False, explains: bool
     return methods.real_x(Token(), Bernoulli(), network, network, predictor_first=predictor_first)
 
 
+def exchanged(network: Any = TINY) -> Method:
+    """REAL-X whose predictor learns from other rows' selections too."""
+    return methods.real_x(Token(), Bernoulli(), network, network, exchange=True)
+
+
 # Every composition with levels that suit it: prices, numbers of features, subsets, explanations.
 METHODS: dict[str, tuple[Callable[[Any], Method], tuple[float, ...]]] = {
     "REAL-X": (method, (0.0, 0.2, 1.0)),
     "REAL-X-STEP": (lambda net: method(net, predictor_first=True), (0.0, 0.2, 1.0)),
+    "REAL-X, exchanged": (lambda net: exchanged(net), (0.0, 0.2, 1.0)),
     "BASE-X": (lambda net: methods.base_x(Token(), net, net), (0.0, 0.2, 1.0)),
     "INVASE": (lambda net: methods.invase(Token(), net, net), (0.0, 0.2, 1.0)),
     "L2X": (lambda net: methods.l2x(Token(), net, net, 3, 0.5), (1, 2, 3)),

@@ -108,7 +108,8 @@ def test_every_constructor_argument_is_a_parameter(make: Maker) -> None:
     assert set(kind().get_params()) == set(kind._get_param_names())
     assert {"masker", "groups", "training", "random_state", "model"} <= set(kind().get_params())
     assert ("mask_law" in kind().get_params()) == (kind in (RealX, EvalX))
-    assert ("predictor_first" in kind().get_params()) == (kind is RealX)
+    for name in ("predictor_first", "exchange"):
+        assert (name in kind().get_params()) == (kind is RealX)
 
 
 @each_maker

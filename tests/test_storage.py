@@ -137,7 +137,7 @@ def test_a_loaded_explainer_can_be_fitted_again(make: Maker, tmp_path: Path) -> 
     explainer = make(batch_size=33).fit(x, y)
     explainer.save(tmp_path / "model")
     loaded = type(explainer).load(tmp_path / "model", device="cpu")
-    known = {"selector", "predictor", "sparsity", "k", "temperature", "predictor_first"}
+    known = {"selector", "predictor", "sparsity", "k", "temperature", "predictor_first", "exchange"}
     for name, value in explainer.get_params().items():
         if name in known | {"batch_size", "choose", "tolerance"}:
             expected = [value] if name in ("sparsity", "k") else value
@@ -160,6 +160,7 @@ def test_the_temperature_of_l2x_comes_back(tmp_path: Path) -> None:
         {},
         {"sparsity": [0.01, 0.5, 2.0]},  # a predictor for each setting
         {"sparsity": [0.01, 0.5], "predictor_first": True},  # one for all
+        {"sparsity": [0.01, 0.5], "exchange": True},
         {"sparsity": [0.01, 0.5], "choose": "tolerance", "tolerance": 0.2},
         {"groups": {"person": ["age", "smoker"]}, "masker": Zero(), "mask_law": Bernoulli(0.3)},
     ],
@@ -192,7 +193,10 @@ def test_what_a_refit_needs_is_loaded_too(tmp_path: Path) -> None:
     loaded = RealX.load(tmp_path / "model")
     assert loaded.mask_law == Bernoulli(0.3)
     assert loaded.predictor_first
+    assert not loaded.exchange
     assert loaded.selector == quick().selector
+    quick(exchange=True).fit(x, y).save(tmp_path / "other")
+    assert RealX.load(tmp_path / "other").exchange
 
 
 @pytest.mark.parametrize("module", [False, True])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from unmasked.engine.method import (
     Everything,
+    Exchanged,
     Given,
     Learner,
     Method,
@@ -30,11 +31,15 @@ def real_x(
     sampler: Sampler | None = None,
     *,
     predictor_first: bool = False,
+    exchange: bool = False,
 ) -> Method:
-    """REAL-X; with ``predictor_first`` REAL-X-STEP."""
+    """REAL-X; with ``predictor_first`` REAL-X-STEP.
+
+    With ``exchange`` half of the rows are hidden by what the selector draws for other rows.
+    """
     return Method(
         masker,
-        {"predictor": Learner(predictor, Random(law))},
+        {"predictor": Learner(predictor, Exchanged(law) if exchange else Random(law))},
         Selector(selector, sampler or RebarBernoulli()),
         predictor_first,
     )

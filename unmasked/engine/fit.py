@@ -101,7 +101,7 @@ def _fit(
         if one and (whole or 2 * pieces > training.batch_size):
             raise InputError(
                 f"the memory of {device} does not suffice for one setting at a time"
-                + (" (BatchNorm needs whole batches)" if whole else "")
+                + (" (BatchNorm and exchanged masks need whole batches)" if whole else "")
                 + f"; lower batch_size ({training.batch_size}) or use smaller networks."
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start

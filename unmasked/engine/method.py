@@ -5,6 +5,8 @@ method         the predictor learns from     the selector
 =============  ============================  =================================
 REAL-X         random masks                  Bernoulli, REBAR
 REAL-X-STEP    the same, finished first      Bernoulli, REBAR
+… exchanged    the same, and the selector's  Bernoulli, REBAR
+               masks of other rows
 BASE-X         the selector's own masks      Bernoulli, REBAR
 INVASE         the selector's own masks      Bernoulli, score function less
                                              a baseline that sees everything
@@ -82,6 +84,19 @@ class Selected(Source):
 
 
 @dataclass(frozen=True)
+class Exchanged(Source):
+    """For half of the rows what the selector draws for *another* row, else masks from a law.
+
+    Neither knows the row that it is put on, so no code can be learned: at its best the predictor
+    says p(y | x_s) for every mask s that comes, as it does on random masks, but it has learned
+    where the selector's masks lie. The law keeps it to masks that no selector draws yet.
+    """
+
+    law: MaskLaw
+    shared = False
+
+
+@dataclass(frozen=True)
 class Given(Source):
     """Masks that came with the rows (`Data.masks`), one explanation for each setting."""
 
@@ -136,6 +151,11 @@ class Method:
             raise InputError(
                 f"the baseline must be a learner trained beside the selector, one of "
                 f"{', '.join(self.learners)}, but is {baseline!r}."
+            )
+        exchanges = any(isinstance(own.source, Exchanged) for own in self.learners.values())
+        if exchanges and self.selector is None:
+            raise InputError(
+                "masks are exchanged between the rows of a selector, but there is none."
             )
         if self.predictor_first and not self.learners["predictor"].source.shared:
             raise InputError(

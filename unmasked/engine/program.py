@@ -19,6 +19,7 @@ from unmasked.engine import noise
 from unmasked.engine.method import (
     Data,
     Everything,
+    Exchanged,
     Given,
     Method,
     Network,
@@ -33,6 +34,7 @@ from unmasked.engine.stack import Networks, Stack, Weights, over_leading
 from unmasked.errors import InputError
 from unmasked.networks import build, check_shapes
 from unmasked.objectives import log_likelihood
+from unmasked.samplers import Draw
 
 _CHUNK = 8192  # rows of one network evaluated at once, fewer where memory is short
 _CHUNK_NUMBERS = 2**24  # and so many numbers of their inputs
@@ -181,7 +183,7 @@ class Program:
     def _noise_shapes(self, trains: frozenset[str]) -> dict[str, tuple[int, int]]:
         shapes = {}
         for name, learner in self.method.learners.items():
-            if name in trains and isinstance(learner.source, Random):
+            if name in trains and isinstance(learner.source, Random | Exchanged):
                 shapes[name] = (1, learner.source.law.noise_width(self.features))
         if "selector" in trains and self.method.selector is not None:
             shapes["selector"] = self.method.selector.sampler.noise_shape(self.features)
@@ -200,27 +202,36 @@ class Program:
         """
         result: dict[str, Tensor] = {}
         logliks: dict[str, Tensor] = {}
+        drawn = self._draw(leaves, batch) if "selector" in trains else None
         for name, learner in self.method.learners.items():
             if name not in trains or isinstance(learner.source, Selected):
                 continue
-            mask = self._source_masks(name, batch)
+            mask = self._source_masks(name, batch, None if drawn is None else drawn[1].mask)
             shown = self._mask(batch.x, mask)
             networks = Networks(self.stacks[name], leaves[name])
             loglik = self._loglik(networks, shown, batch.target)
             logliks[name] = loglik.detach()
             result[name] = -loglik.mean(-1)
-        if "selector" in trains:
-            result["selector"] = self._selector_loss(leaves, batch, logliks)
+        if drawn is not None:
+            result["selector"] = self._selector_loss(leaves, batch, logliks, *drawn)
         return result
 
-    def _source_masks(self, name: str, batch: Batch) -> Tensor:
-        """Masks (W, B, F), or (W, S, B, F) where each setting has its own."""
+    def _source_masks(self, name: str, batch: Batch, drawn: Tensor | None = None) -> Tensor:
+        """Masks (W, B, F), or (W, S, B, F) where each setting has its own.
+
+        ``drawn`` are the selector's for the same rows, (W, S, B, F).
+        """
         source = self.method.learners[name].source
         worlds, rows = batch.x.shape[:2]
-        if isinstance(source, Random):
+        if isinstance(source, Random | Exchanged):
             law, features = source.law, self.features
             u = batch.noise[name][:, 0]
-            return law(u.flatten(0, 1), features).reshape(*u.shape[:2], features)
+            mask = law(u.flatten(0, 1), features).reshape(*u.shape[:2], features)
+            if isinstance(source, Random):
+                return mask
+            assert drawn is not None  # `check_method` wants a selector that moves beside it
+            random = torch.arange(rows, device=mask.device) % 2 == 0
+            return torch.where(random[:, None], mask.unsqueeze(1), drawn.detach().roll(1, dims=2))
         if isinstance(source, Everything):
             return batch.x.new_ones(worlds, rows, self.features)
         if isinstance(source, Subset):
@@ -237,20 +248,30 @@ class Program:
         mask = (self.levels[0].long().unsqueeze(1) >> bits) & 1  # (S, F)
         return mask.to(x.dtype).unsqueeze(1).expand(worlds, -1, rows, -1)
 
+    def _draw(self, leaves: dict[str, Weights], batch: Batch) -> tuple[Tensor, Draw]:
+        """The selectors' logits (W, S, B, F) and what is drawn from them."""
+        assert self.method.selector is not None
+        logits = self._logits(Networks(self.stacks["selector"], leaves["selector"]), batch.x)
+        draw: Draw = over_leading(
+            self.method.selector.sampler.draw,
+            2,
+            logits,
+            batch.noise["selector"].unsqueeze(1),
+            self.levels,
+        )
+        return logits, draw
+
     def _selector_loss(
-        self, leaves: dict[str, Weights], batch: Batch, logliks: dict[str, Tensor]
+        self,
+        leaves: dict[str, Weights],
+        batch: Batch,
+        logliks: dict[str, Tensor],
+        logits: Tensor,
+        draw: Draw,
     ) -> Tensor:
         selector = self.method.selector
         assert selector is not None
         sampler, levels = selector.sampler, self.levels
-        logits = self._logits(Networks(self.stacks["selector"], leaves["selector"]), batch.x)
-        draw = over_leading(
-            sampler.draw,
-            2,
-            logits,
-            batch.noise["selector"].unsqueeze(1),
-            levels,
-        )
         stack = self.stacks["predictor"]
         joint, several = self.method.joint, bool(draw.others.shape[2])
         # a predictor that learns from these masks is moved by them; otherwise it only judges
@@ -390,7 +411,9 @@ class Program:
 
     @property
     def needs_whole_batches(self) -> bool:
-        """Whether a network looks at a batch as a whole (BatchNorm)."""
+        """Whether a batch cannot be cut up: BatchNorm, or masks that go from row to row."""
+        if any(isinstance(own.source, Exchanged) for own in self.method.learners.values()):
+            return True
         norms = nn.modules.batchnorm._BatchNorm
         return any(
             isinstance(module, norms)

@@ -22,8 +22,9 @@ class RealX(Priced):
     """REAL-X: for each row, the few features that the prediction rests on, in one forward pass.
 
     A selector network gives each feature a probability of being shown. It maximises
-    log q(y | what is shown) − λ · (fraction shown), where the predictor q is trained on *random*
-    masks only: it cannot learn a code hidden in the choice of features.
+    log q(y | what is shown) − λ · (fraction shown), where the predictor q is trained on masks that
+    know nothing about the row, by default *random* ones: it cannot learn a code hidden in the
+    choice of features.
 
     Parameters
     ----------
@@ -41,6 +42,10 @@ class RealX(Priced):
         output to one logit per class.
     predictor_first : finish the predictor, then train the selector ("REAL-X-STEP"); by default
         both move in every step, as in the paper's Algorithm 1.
+    exchange : half of the predictor's rows are hidden by what the selector draws for *another*
+        row, the others by random masks. No mask knows the row that it is put on, so the predictor
+        still cannot learn a code, but it learns where the selector looks: on images it knows
+        sparse selections far better. Each λ then has a predictor of its own.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default) or the paper's `Bernoulli`.
@@ -83,6 +88,7 @@ class RealX(Priced):
         selector: nn.Module | Factory | None = None,
         predictor: nn.Module | Factory | None = None,
         predictor_first: bool = False,
+        exchange: bool = False,
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         mask_law: MaskLaw | None = None,
@@ -102,6 +108,7 @@ class RealX(Priced):
         self.selector = selector
         self.predictor = predictor
         self.predictor_first = predictor_first
+        self.exchange = exchange
         self.masker = masker
         self.groups = groups
         self.mask_law = mask_law
@@ -122,6 +129,7 @@ class RealX(Priced):
             self._selector_network,
             self._sampler,
             predictor_first=self.predictor_first,
+            exchange=self.exchange,
         )
 
     @property
@@ -129,7 +137,7 @@ class RealX(Priced):
         return self.predictor_first
 
     def _parameters(self) -> dict[str, Any]:
-        return {"predictor_first": self.predictor_first}
+        return {"predictor_first": self.predictor_first, "exchange": self.exchange}
 
     @classmethod
     def _from_parameters(cls, config: dict[str, Any]) -> dict[str, Any]:
