@@ -14,9 +14,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from unmasked.cli import app
+from unmasked.cli.reproduce import _names
 from unmasked.data.chest_xray import ChestXrays
 from unmasked.data.phantom import phantom, truth_of_superpixels
 from unmasked.engine import Training
+from unmasked.engine.method import Exchanged
 from unmasked.errors import InputError
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.networks import MLP
@@ -24,7 +26,7 @@ from unmasked.reproduce import cxr as films_job
 from unmasked.reproduce import images as job
 from unmasked.reproduce.cxr import _films, drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
-from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
+from unmasked.reproduce.imagerecipes import EXPLAINERS, OURS, Evaluation, ImageRecipe
 from unmasked.reproduce.imagetraining import Found
 from unmasked.superpixels import Superpixels
 
@@ -104,6 +106,37 @@ def test_the_files_are_there_and_speak_of_table_3(done: Any) -> None:
     page = (folder / "gallery.html").read_text(encoding="utf-8")
     assert page.count("Test image") == 10  # five of each class
     assert "cardiomegaly" in page
+
+
+def test_a_method_of_ours_has_a_row_but_no_figure_of_the_papers(tmp_path: Path) -> None:
+    """It is trained where it is asked for; its predictor starts as one of random masks."""
+    own = "REAL-X-EXCHANGE"
+    recipe = tiny()
+    ((method, levels),) = recipe.programs(own)
+    assert isinstance(method.learners["predictor"].source, Exchanged)
+    assert levels == recipe.prices
+    assert own in tuned().warm
+    assert tuned().options(own) == tuned().options("BASE-X")
+    result = run_cxr(tmp_path / "out", recipe, FILMS, **{**OPTIONS, "explainers": (own,)})
+    assert [row["method"] for row in result.rows if row["chosen"]] == [
+        "FULL",
+        own,
+        f"random, as {own}",
+    ]
+    assert {"start of L2X", own} <= result.seconds.keys()
+    text = (tmp_path / "out" / "tables.txt").read_text(encoding="utf-8")
+    assert f"{own}: every setting" in text
+    assert f"{own}, paper" not in text
+    (sentence,) = (words for words in result.lead if words.startswith(own))
+    assert "under its own predictor, eAUROC" in sentence
+    assert "(paper" not in sentence
+
+
+def test_methods_of_ours_are_run_where_they_are_asked_for() -> None:
+    assert _names("method", None, EXPLAINERS, OURS) == EXPLAINERS
+    assert _names("method", "real-x-exchange,L2X", EXPLAINERS, OURS) == ("REAL-X-EXCHANGE", "L2X")
+    with pytest.raises(InputError, match="REAL-X-EXCHANGE"):
+        _names("method", "REAL-Y", EXPLAINERS, OURS)
 
 
 def test_the_study_folder_is_what_a_study_takes(done: Any) -> None:

@@ -27,7 +27,8 @@ Preset = Annotated[
     str, typer.Option(help="paper, tuned (our best recipe) or quick (for a laptop).")
 ]
 FourMethods = Annotated[
-    str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all four]")
+    str | None,
+    typer.Option(help="Such as REAL-X,L2X; REAL-X-EXCHANGE is ours.  [default: the paper's four]"),
 ]
 Sparsities = Annotated[str | None, typer.Option(help="Grid of λ.  [default: the preset's]")]
 FirstSeed = Annotated[
@@ -140,7 +141,7 @@ def mnist(
 
         recipe = recipes.preset(preset)
         numbered = _seeds(seeds, first_seed)
-        explainers = _names("method", methods, recipes.EXPLAINERS)
+        explainers = _names("method", methods, recipes.EXPLAINERS, recipes.OURS)
         recipe = replace(
             recipe,
             prices=_numbers("--sparsities", sparsities, float, recipe.prices),
@@ -212,7 +213,7 @@ def cxr(
         if side < 32:
             raise InputError(f"--size must be at least 32 pixels but is {side}.")
         grid = cxrrecipes.cells(side, superpixels, superpixel_size)
-        explainers = _names("method", methods, recipes.EXPLAINERS)
+        explainers = _names("method", methods, recipes.EXPLAINERS, recipes.OURS)
         prices = _numbers("--sparsities", sparsities, float, recipe.prices)
         numbers = _numbers("--ks", ks, int, recipe.numbers)
         if ks is None:  # a coarse grid has fewer superpixels than the preset's largest k
@@ -262,13 +263,15 @@ def _seeds(count: int, first: int) -> tuple[int, ...]:
     return tuple(range(first, first + count))
 
 
-def _names(what: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The names a user listed; all that are known where none was."""
+def _names(
+    what: str, text: str | None, known: tuple[str, ...], more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The names a user listed, of those known and of ``more``; all known where none was."""
     from unmasked.reproduce.recipes import one_of
 
     if text is None:
         return known
-    names = tuple(one_of(what, name, known) for name in _list(text))
+    names = tuple(one_of(what, name, known + more) for name in _list(text))
     if not names or len(set(names)) < len(names):
         raise InputError(f"--{what}s must list different names but is {', '.join(names)!r}.")
     return names

@@ -14,6 +14,7 @@ from unmasked.networks import MLP
 from unmasked.pixels import Shift
 from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
 from unmasked.reproduce.recipes import one_of
+from unmasked.reproduce.subjects import EXCHANGE
 from unmasked.superpixels import Superpixels
 
 PRICES = (0.1, 1.0, 2.5, 5.0, 50.0)
@@ -52,7 +53,8 @@ TUNED = (
     "selector of five levels, temperature 0.5) REAL-X shows nothing at λ = 1; with it 18.6 "
     "superpixels, AUROC 0.846, and with the temperature of 0.1 18.7, 0.863 (validation films).",
     "λ = 0.5 and 0.75 besides the paper's.",
-    "The predictors of L2X, INVASE and BASE-X, and INVASE's baseline, start as one that has "
+    "The predictors of L2X, INVASE, BASE-X and, where it is asked for, REAL-X-EXCHANGE, and "
+    "INVASE's baseline, start as one that has "
     "learned from random masks: "
     "L2X with k = 10 has AUROC 0.861 on validation films, from scratch (DenseNet121) 0.54 to 0.65. "
     "L2X's temperature is 0.5. INVASE's selector has a rate of "
@@ -116,7 +118,7 @@ def tuned() -> ImageRecipe:
         selector=UNet((32, 64, 128, 128), fold=4),
         training=long,
         own_training={
-            **dict.fromkeys(JOINT, joint),
+            **dict.fromkeys((*JOINT, EXCHANGE), joint),
             "INVASE": replace(joint, selector_learning_rate=3e-4),
             "mask": _readers(),
         },
@@ -125,7 +127,7 @@ def tuned() -> ImageRecipe:
             "_varied": Evaluation(masker, UniformSize(), network, long),
         },
         predictor_first=True,
-        warm=JOINT,
+        warm=(*JOINT, EXCHANGE),
         prices=(0.1, 0.5, 0.75, *PRICES[1:]),
         concrete_temperature=0.5,
         deviations=(*BOTH, *TUNED),

@@ -16,6 +16,7 @@ from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP
 from unmasked.pixels import Flattened, ForImages, Shift
 from unmasked.reproduce.recipes import one_of
+from unmasked.reproduce.subjects import EXCHANGE
 from unmasked.samplers import RebarBernoulli
 from unmasked.shapes import ImageShape
 from unmasked.superpixels import Superpixels
@@ -23,6 +24,8 @@ from unmasked.superpixels import Superpixels
 AnyFactory = Callable[[Any, int], nn.Module]
 """Makes a network from how many numbers come in, or from the pictures' shape, and the outputs."""
 EXPLAINERS = ("REAL-X", "L2X", "INVASE", "BASE-X")
+OURS = (EXCHANGE,)
+"""Methods beyond the paper's, trained where they are asked for."""
 MNIST_PRICES = (0.1, 1.0, 5.0, 10.0, 25.0, 50.0)
 MNIST_NUMBERS = (1, 5, 15, 50, 100, 200)
 PIXELS = 784
@@ -107,6 +110,9 @@ class ImageRecipe:
                 selector,
                 rebar,
                 predictor_first=self.predictor_first,
+            ),
+            EXCHANGE: lambda: methods.real_x(
+                self.masker, self.law, predictor, selector, rebar, exchange=True
             ),
             "BASE-X": lambda: methods.base_x(*parts, rebar),
             "INVASE": lambda: methods.invase(*parts),

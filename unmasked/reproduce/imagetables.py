@@ -128,7 +128,7 @@ def _chosen(
         if summary is None:
             continue
         lines.append([name, *_cells(summary, names), summary.setting])
-        if beside:
+        if beside and name in subject.published:
             paper = subject.published[name]
             theirs = [number(paper[k]) if k in paper else NOTHING for k in names]
             lines.append([f"{name}, paper", *theirs, setting_text([dict(paper)])])
@@ -193,11 +193,14 @@ def image_lead(rows: list[dict[str, Any]], subject: Subject = MNIST) -> list[str
     for name in METHODS:
         if (subject.dataset, name) not in summaries:
             continue
-        paper = subject.published[name]
+        theirs = {
+            key: f" (paper {number(value)})"
+            for key, value in subject.published.get(name, {}).items()
+        }
         if name == "FULL":
             found.append(
-                f"FULL: ACC {mean(name, 'acc')} (paper {number(paper['acc'])}), AUROC "
-                f"{mean(name, 'auroc')} (paper {number(paper['auroc'])})."
+                f"FULL: ACC {mean(name, 'acc')}{theirs['acc']}, AUROC "
+                f"{mean(name, 'auroc')}{theirs['auroc']}."
             )
             continue
         own, random = summaries[subject.dataset, name], RANDOM.format(name)
@@ -207,9 +210,9 @@ def image_lead(rows: list[dict[str, Any]], subject: Subject = MNIST) -> list[str
         found.append(
             f"{name} at {'k' if name == 'L2X' else 'λ'} = {own.setting} shows "
             f"{100 * own.metrics['fraction'].mean:.2f}% of the {subject.unit}: {said} "
-            f"{mean(name, key)} under its own predictor (paper {number(paper[key])}), e{said} "
-            f"{mean(name, 'e' + key)} under the paper's evaluator (paper "
-            f"{number(paper['e' + key])}) and {mean(name, f'e{key}_varied')} under one that knows "
+            f"{mean(name, key)} under its own predictor{theirs.get(key, '')}, e{said} "
+            f"{mean(name, 'e' + key)} under the paper's evaluator{theirs.get('e' + key, '')} and "
+            f"{mean(name, f'e{key}_varied')} under one that knows "
             f"sparse masks; random {subject.unit} {mean(random, 'e' + key)} and "
             f"{mean(random, f'e{key}_varied')}. The mask alone names the class in "
             f"{mean(name, 'macc')}."

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-METHODS = ("FULL", "REAL-X", "L2X", "INVASE", "BASE-X")
+EXCHANGE = "REAL-X-EXCHANGE"
+"""REAL-X whose predictor learns from other images' selections too; ours, not the paper's."""
+METHODS = ("FULL", "REAL-X", EXCHANGE, "L2X", "INVASE", "BASE-X")
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Subject:
     dataset : as in the rows. table : its heading. title : the page's.
     unit : what is shown or hidden. classes : their names. thing : what an image is of, as in
     "a handwritten {}" with a class's name. samples : pictures of each class.
-    published : the paper's figures by method, as fractions.
+    published : the paper's figures by method, as fractions; it has none of methods of ours.
     """
 
     dataset: str
