@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import COLUMNS, FAST, TINY, data, exchanged, method
+from small_runs import COLUMNS, FAST, TINY, TINY_BATCH, data, exchanged, method
 from torch import Tensor, nn
 
 from unmasked import RealX, methods
@@ -129,6 +129,20 @@ def test_batches_cannot_be_cut_up() -> None:
     """Masks go from row to row: in pieces of a batch they would go to other rows."""
     assert program(exchanged()).needs_whole_batches
     assert not program(method()).needs_whole_batches
+
+
+def test_a_selector_that_looks_at_its_whole_batch_is_refused() -> None:
+    """Through BatchNorm a row's mask would know the row that it goes to."""
+    what = methods.real_x(Token(), Bernoulli(), TINY, TINY_BATCH, exchange=True)
+    with pytest.raises(InputError, match="one row at a time, but this one has BatchNorm"):
+        program(what)
+    program(methods.real_x(Token(), Bernoulli(), TINY_BATCH, TINY, exchange=True))
+
+
+def test_a_batch_of_one_has_nobody_to_exchange_with() -> None:
+    training = replace(FAST, epochs=1, batch_size=1)
+    with pytest.raises(InputError, match="batch_size is 1; make it larger"):
+        fit(exchanged(), ONE, data(4), data(4), training, device="cpu", show=False)
 
 
 def test_masks_of_a_selector_need_one_that_moves() -> None:

@@ -84,7 +84,16 @@ def test_the_overlap_with_the_truth_is_of_the_cells(done: Any) -> None:
     half = truth & (np.cumsum(truth, axis=1) <= truth.sum(1, keepdims=True) // 2)
     expected = np.mean((truth.sum(1) // 2) / truth.sum(1))
     assert job._iou(half, truth) == pytest.approx(expected)
+    nothing = {"iou": 0, "true": 0, "found": 0}
+    assert job._of_truth(np.zeros_like(truth), truth) == nothing
+    cells = np.ones_like(truth)
+    assert job._of_truth(cells, truth)["true"] == pytest.approx(truth.mean())
+    assert job._of_truth(cells, truth)["found"] == 1
     for row in done[1]:
+        if row["method"] in ("REAL-X", "L2X"):  # both count the same cells
+            shown = row["metrics"]["fraction"] * truth.size
+            both = (row["metrics"]["true"] * shown, row["metrics"]["found"] * truth.sum())
+            assert both[0] == pytest.approx(both[1])
         if row["method"] == "L2X":
             most = np.mean(np.minimum(1, row["setting"]["k"] / truth.sum(1)))
             assert row["metrics"]["iou"] <= most + 1e-12

@@ -60,6 +60,10 @@ def fit(
         raise InputError(
             "augment changes rows but not the masks that came with them; leave it out here."
         )
+    if method.exchanges and options.batch_size == 1:
+        raise InputError(
+            "masks are exchanged between the rows of a batch, but batch_size is 1; make it larger."
+        )
     where = choose_device(device)
     begin = dict(start or {})
     known = [*method.learners, *([] if method.selector is None else ["selector"])]
@@ -91,11 +95,13 @@ def _fit(
     """Train in one program; else half of the settings at a time; else each batch in pieces."""
     one = len(settings.seeds) * len(settings.levels) == 1
     assert training.batch_size is not None  # resolved by `fit`
-    whole = False
+    whole = method.exchanges
     try:
         precision = torch.bfloat16 if training.precision == "bfloat16" else None
         program = Program(method, settings, rows, held_out, device, dtype, pieces, precision, start)
         whole = program.needs_whole_batches
+        if whole and pieces > 1:  # memory ran out before the networks were there to be asked
+            raise torch.OutOfMemoryError
         return train(program, training, path, show, title, pieces)
     except torch.OutOfMemoryError:
         if one and (whole or 2 * pieces > training.batch_size):

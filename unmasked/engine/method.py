@@ -5,8 +5,8 @@ method         the predictor learns from     the selector
 =============  ============================  =================================
 REAL-X         random masks                  Bernoulli, REBAR
 REAL-X-STEP    the same, finished first      Bernoulli, REBAR
-… exchanged    the same, and the selector's  Bernoulli, REBAR
-               masks of other rows
+REAL-X,        random masks, and the         Bernoulli, REBAR
+exchanged      selector's of other rows
 BASE-X         the selector's own masks      Bernoulli, REBAR
 INVASE         the selector's own masks      Bernoulli, score function less
                                              a baseline that sees everything
@@ -89,7 +89,8 @@ class Exchanged(Source):
 
     Neither knows the row that it is put on, so no code can be learned: at its best the predictor
     says p(y | x_s) for every mask s that comes, as it does on random masks, but it has learned
-    where the selector's masks lie. The law keeps it to masks that no selector draws yet.
+    where the selector's masks lie. The law keeps it to masks that no selector draws yet. Selectors
+    with BatchNorm are refused: what they draw for one row knows the others of its batch.
     """
 
     law: MaskLaw
@@ -152,8 +153,7 @@ class Method:
                 f"the baseline must be a learner trained beside the selector, one of "
                 f"{', '.join(self.learners)}, but is {baseline!r}."
             )
-        exchanges = any(isinstance(own.source, Exchanged) for own in self.learners.values())
-        if exchanges and self.selector is None:
+        if self.exchanges and self.selector is None:
             raise InputError(
                 "masks are exchanged between the rows of a selector, but there is none."
             )
@@ -172,6 +172,11 @@ class Method:
         if self.predictor_first:
             return (learners, frozenset({"selector"}))
         return (learners | {"selector"},)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether masks go from row to row of a batch."""
+        return any(isinstance(own.source, Exchanged) for own in self.learners.values())
 
     @property
     def joint(self) -> bool:

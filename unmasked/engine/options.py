@@ -51,7 +51,7 @@ class Training:
         those of the row as it was.
     predictor_epochs : passes of a predictor that is finished before its selector starts
         (``predictor_first``); None: as many as the selector has. It has every mask to learn, the
-        selector only good ones.
+        selector only good ones. Where nothing is finished first, as in EVAL-X, ``epochs`` holds.
     """
 
     epochs: int | None = None

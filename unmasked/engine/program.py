@@ -84,6 +84,12 @@ class Program:
             self.stacks["selector"] = self._stack(
                 "selector", method.selector.network, probe, self.features
             )
+        if method.exchanges and _looks_at_batches(self.stacks["selector"]):
+            raise InputError(
+                "a selector that exchanges masks must look at one row at a time, but this one has "
+                "BatchNorm, through which the next row's label could travel; use GroupNorm or "
+                "LayerNorm."
+            )
         self.orders = noise.Orders(self.train.rows, device)
         self._tapes: dict[str, noise.Tape] = {}
         self._levels: dict[tuple[int, ...], Tensor] = {}
@@ -229,7 +235,7 @@ class Program:
             mask = law(u.flatten(0, 1), features).reshape(*u.shape[:2], features)
             if isinstance(source, Random):
                 return mask
-            assert drawn is not None  # `check_method` wants a selector that moves beside it
+            assert drawn is not None  # `Method` wants a selector that moves beside it
             random = torch.arange(rows, device=mask.device) % 2 == 0
             return torch.where(random[:, None], mask.unsqueeze(1), drawn.detach().roll(1, dims=2))
         if isinstance(source, Everything):
@@ -412,16 +418,15 @@ class Program:
     @property
     def needs_whole_batches(self) -> bool:
         """Whether a batch cannot be cut up: BatchNorm, or masks that go from row to row."""
-        if any(isinstance(own.source, Exchanged) for own in self.method.learners.values()):
-            return True
-        norms = nn.modules.batchnorm._BatchNorm
-        return any(
-            isinstance(module, norms)
-            for stack in self.stacks.values()
-            for module in stack.template.modules()
-        )
+        return self.method.exchanges or any(map(_looks_at_batches, self.stacks.values()))
 
     @property
     def random_layers(self) -> bool:
         """Whether a network may hold layers that draw (dropout): then it runs one at a time."""
         return any(stack.mode == "random" for stack in self.stacks.values())
+
+
+def _looks_at_batches(stack: Stack) -> bool:
+    """Whether what a network says of a row depends on the others of its batch."""
+    norms = nn.modules.batchnorm._BatchNorm
+    return any(isinstance(module, norms) for module in stack.template.modules())

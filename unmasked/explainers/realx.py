@@ -1,4 +1,4 @@
-"""`RealX`: learn to select features, with a predictor that never sees the selector's masks."""
+"""`RealX`: learn to select features, with a predictor whose masks know nothing about the row."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class RealX(Priced):
         both move in every step, as in the paper's Algorithm 1.
     exchange : half of the predictor's rows are hidden by what the selector draws for *another*
         row, the others by random masks. No mask knows the row that it is put on, so the predictor
-        still cannot learn a code, but it learns where the selector looks: on images it knows
-        sparse selections far better. Each λ then has a predictor of its own.
+        still cannot learn a code, but it meets selections as sparse and as shaped as the
+        selector's, which are rare among random masks of many features. Each λ then has a
+        predictor of its own, and the selector must be without BatchNorm.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default) or the paper's `Bernoulli`.

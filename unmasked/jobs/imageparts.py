@@ -9,8 +9,8 @@ from unmasked.engine import Training
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.pixels import Shift
 
-_EPOCHS = (8, 60)  # fewest and most passes of a selector
-_VALIDATIONS = 4  # in a run: each takes as long as thousands of pictures
+_EPOCHS = (8, 60)  # fewest and most passes of a selector that makes 1,200 steps
+_VALIDATIONS = 4  # of a selector's run: each takes as long as thousands of pictures
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,14 @@ def default_training(rows: int, epochs: int | None, parts: Networks, size: int) 
     """How the explainer is trained: pictures are moved a little each time.
 
     ``epochs`` are the selector's passes where the user says how many.
+
+    >>> small, medium = (networks(name, 64, 16) for name in ("small", "medium"))
+    >>> [default_training(600, None, own, 64).epochs for own in (small, medium)]
+    [60, 120]
     """
     batch = min(32, max(8, rows // 16))
-    passes = epochs or min(max(round(parts.steps / max(1, rows // batch)), _EPOCHS[0]), _EPOCHS[1])
+    fewest, most = _EPOCHS[0], _EPOCHS[1] * parts.steps // 1200
+    passes = epochs or min(max(round(parts.steps / max(1, rows // batch)), fewest), most)
     return Training(
         epochs=passes,
         predictor_epochs=parts.practice * passes,

@@ -152,7 +152,11 @@ def explain_folder(
     prices = list(PRICES) if isinstance(sparsity, str) else sparsity
     explainer = RealX(prices, selector=parts.selector, predictor_first=True, **options)
     explainer.fit(*train, validation=valid)
-    judges = replace(training, epochs=training.predictor_epochs)  # EVAL-X has every mask to learn
+    judges = replace(  # EVAL-X has every mask to learn, as the predictor
+        training,
+        epochs=training.predictor_epochs,
+        validate_every=parts.practice * training.validate_every,
+    )
     evaluator = EvalX(**{**options, "training": judges}).fit(*train, validation=valid)
     explanation = explainer.explain(test[0])
     scores = evaluator.evaluate(explanation, *test)

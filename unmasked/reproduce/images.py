@@ -209,6 +209,20 @@ def _iou(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
     return float(((masks & truth).sum(1) / np.maximum((masks | truth).sum(1), 1)).mean())
 
 
+def _of_truth(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> dict[str, float]:
+    """How selections (images, features) agree with the truth.
+
+    true : the share of what is shown, over all images, that is in the truth, 0 where nothing is.
+    found : the share of the truth that is shown.
+    """
+    both = int((masks & truth).sum())
+    return {
+        "iou": _iou(masks, truth),
+        "true": both / max(1, int(masks.sum())),
+        "found": both / max(1, int(truth.sum())),
+    }
+
+
 def _rows(
     work: Workshop,
     subject: Subject,
@@ -241,8 +255,8 @@ def _rows(
             }
             like = {**by_chance.metrics[w][s], "fraction": metrics["fraction"]}
             if truth is not None:
-                metrics["iou"] = _iou(masks[w, s], truth)
-                like["iou"] = _iou(random[w, s], truth)
+                metrics |= _of_truth(masks[w, s], truth)
+                like |= _of_truth(random[w, s], truth)
             row = result_row(
                 subject.dataset, seed, found.method, s == chosen[w], metrics, **setting
             )
