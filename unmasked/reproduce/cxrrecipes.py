@@ -59,8 +59,8 @@ TUNED = (
     "L2X with k = 10 has AUROC 0.861 on validation films, from scratch (DenseNet121) 0.54 to 0.65. "
     "L2X's temperature is 0.5. INVASE's selector has a rate of 3e-4: with one seed mean "
     "log-likelihood less λ · fraction is −0.611 at λ = 0.5 and −0.590 at λ = 1 on validation "
-    "films, with 1e-3 −0.686 and −0.664, with 1e-4 and the whole price at once −0.586 and −0.694; other "
-    "seeds show nothing at λ = 1.",
+    "films, with 1e-3 −0.686 and −0.664, with 1e-4 and the whole price at once −0.586 and −0.694; "
+    "other seeds show nothing at λ = 1.",
 )
 QUICK = (
     "Small networks (CNN, UNet), films of 64 × 64 pixels where nothing else is asked for, 1,500 "
