@@ -208,7 +208,8 @@ class Program:
         """
         result: dict[str, Tensor] = {}
         logliks: dict[str, Tensor] = {}
-        drawn = self._draw(leaves, batch) if "selector" in trains else None
+        selects = "selector" in trains
+        drawn = self._draw(leaves, batch) if selects and self.method.exchanges else None
         for name, learner in self.method.learners.items():
             if name not in trains or isinstance(learner.source, Selected):
                 continue
@@ -218,7 +219,8 @@ class Program:
             loglik = self._loglik(networks, shown, batch.target)
             logliks[name] = loglik.detach()
             result[name] = -loglik.mean(-1)
-        if drawn is not None:
+        if selects:  # last: a predictor with dropout draws as it would without a selector
+            drawn = drawn or self._draw(leaves, batch)
             result["selector"] = self._selector_loss(leaves, batch, logliks, *drawn)
         return result
 
