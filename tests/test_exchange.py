@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import COLUMNS, FAST, TINY, TINY_BATCH, data, exchanged, method
+from small_runs import COLUMNS, FAST, TINY, TINY_BATCH, data, exchanged, method, train
 from torch import Tensor, nn
 
 from unmasked import RealX, methods
-from unmasked.engine import Data, Training, fit
+from unmasked.engine import Data, Training
 from unmasked.engine.method import Exchanged, Learner, Method, Random, Settings
 from unmasked.engine.program import Program
 from unmasked.engine.rows import Batch
@@ -106,16 +106,7 @@ def test_a_code_is_learned_from_own_masks_and_not_from_others(exchange: bool) ->
         else methods.base_x(Token(), TINY, Coder)
     )
     training = Training(epochs=8, batch_size=50, learning_rate=0.02, keep="last")
-    trained = fit(
-        what,
-        Settings((0.0,), (0,)),
-        learn,
-        validate,
-        training,
-        device="cpu",
-        dtype=torch.float64,
-        show=False,
-    )
+    trained = train(what, Settings((0.0,), (0,)), training, learn=learn, validate=validate)
     loglik = trained.history[-1]["loglik"][0]
     if exchange:
         chance = math.sqrt(2) * 2 / math.sqrt(500) / 4
@@ -142,7 +133,7 @@ def test_a_selector_that_looks_at_its_whole_batch_is_refused() -> None:
 def test_a_batch_of_one_has_nobody_to_exchange_with() -> None:
     training = replace(FAST, epochs=1, batch_size=1)
     with pytest.raises(InputError, match="batch_size is 1; make it larger"):
-        fit(exchanged(), ONE, data(4), data(4), training, device="cpu", show=False)
+        train(exchanged(), ONE, training)
 
 
 def test_masks_of_a_selector_need_one_that_moves() -> None:
@@ -156,19 +147,7 @@ def test_masks_of_a_selector_need_one_that_moves() -> None:
 
 def test_exchange_changes_what_is_learned() -> None:
     """Else the tests of stacks and of resuming compare REAL-X with itself."""
-    plain, own = (
-        fit(
-            what,
-            ONE,
-            data(),
-            data(400, seed=1),
-            replace(FAST, epochs=3),
-            device="cpu",
-            dtype=torch.float64,
-            show=False,
-        )
-        for what in (method(), exchanged())
-    )
+    plain, own = (train(what, ONE, replace(FAST, epochs=3)) for what in (method(), exchanged()))
     assert plain.scores != own.scores
 
 

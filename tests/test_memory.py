@@ -189,6 +189,26 @@ def test_parts_of_batches_are_said_once(memory: Memory) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["FULL", "REAL-X, exchanged"])
+@halved
+def test_what_must_stay_whole_is_not_cut_when_memory_ends_before_there_are_networks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a network has BatchNorm cannot be asked then; it is in the next, smaller try."""
+    make, levels = METHODS[name]
+    program = fit.Program
+
+    def limited(method: Any, settings: Settings, *arguments: Any) -> Program:
+        if arguments[4] == 1:  # pieces of a batch
+            raise torch.OutOfMemoryError("as CUDA would say")
+        return program(method, settings, *arguments)
+
+    monkeypatch.setattr(fit, "Program", limited)
+    what = make(TINY_BATCH if name == "FULL" else TINY)
+    with pytest.raises(InputError, match=r"need whole batches\); lower batch_size \(20"):
+        train(what, Settings(levels[:1]), BRIEF)
+
+
 @halved
 def test_running_out_while_the_networks_are_made_is_the_same(
     monkeypatch: pytest.MonkeyPatch,

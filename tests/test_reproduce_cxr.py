@@ -21,11 +21,13 @@ from unmasked.engine import Training
 from unmasked.engine.method import Exchanged
 from unmasked.errors import InputError
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
+from unmasked.metrics import selection_quality
 from unmasked.networks import MLP
 from unmasked.reproduce import cxr as films_job
 from unmasked.reproduce import images as job
 from unmasked.reproduce.cxr import _films, drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
+from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import EXPLAINERS, OURS, Evaluation, ImageRecipe
 from unmasked.reproduce.imagetraining import Found
 from unmasked.superpixels import Superpixels
@@ -70,6 +72,7 @@ def test_rows_have_both_evaluators_the_truth_and_random_masks(done: Any) -> None
         assert sum(row["chosen"] for row in own) == 1
         for row in own + like:
             keys = {"eauroc", "eacc", "eloglik", "eauroc_varied", "eacc_varied", "iou", "fraction"}
+            keys |= {"tpr", "fdr"}
             assert keys <= row["metrics"].keys()
             assert all(np.isfinite(value) for value in row["metrics"].values())
     (chosen,) = (row for row in rows if row["method"] == "REAL-X" and row["chosen"])
@@ -84,16 +87,14 @@ def test_the_overlap_with_the_truth_is_of_the_cells(done: Any) -> None:
     half = truth & (np.cumsum(truth, axis=1) <= truth.sum(1, keepdims=True) // 2)
     expected = np.mean((truth.sum(1) // 2) / truth.sum(1))
     assert job._iou(half, truth) == pytest.approx(expected)
-    nothing = {"iou": 0, "true": 0, "found": 0}
-    assert job._of_truth(np.zeros_like(truth), truth) == nothing
-    cells = np.ones_like(truth)
-    assert job._of_truth(cells, truth)["true"] == pytest.approx(truth.mean())
-    assert job._of_truth(cells, truth)["found"] == 1
+    kept = {(own.method, own.setting): own.masks for own in read_masks(done[0] / "masks.npz")}
     for row in done[1]:
-        if row["method"] in ("REAL-X", "L2X"):  # both count the same cells
-            shown = row["metrics"]["fraction"] * truth.size
-            both = (row["metrics"]["true"] * shown, row["metrics"]["found"] * truth.sum())
-            assert both[0] == pytest.approx(both[1])
+        if row["method"] in ("REAL-X", "L2X"):
+            masks = kept[row["method"], next(iter(row["setting"].values()))]
+            quality = selection_quality(masks, truth)
+            expected = [job._iou(masks, truth), quality.tpr, quality.fdr]
+            found = [row["metrics"][key] for key in ("iou", "tpr", "fdr")]
+            assert found == pytest.approx(expected, abs=1e-12)
         if row["method"] == "L2X":
             most = np.mean(np.minimum(1, row["setting"]["k"] / truth.sum(1)))
             assert row["metrics"]["iou"] <= most + 1e-12

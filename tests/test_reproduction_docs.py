@@ -83,7 +83,7 @@ def measured(table: list[dict[str, Any]], name: str, *, chosen: bool) -> dict[st
         assert [value for row in own for value in row["setting"].values()] == values
     keys = ("acc", "auroc", "eacc", "eauroc", "eacc_varied", "eauroc_varied", "fraction")
     found = {key: [row["metrics"][key] for row in own] for key in keys}
-    for key in ("macc", "iou", "true", "found"):
+    for key in ("macc", "iou", "tpr", "fdr"):
         found[key] = [row["metrics"][key] for row in own if key in row["metrics"]]
     found["random"] = [[row["metrics"][key] for key in keys[2:6]] for row in like]
     return found
@@ -125,7 +125,7 @@ def test_the_table_of_drawn_films_is_the_measured_one(name: str) -> None:
     shown, overlap, truth, predictor, paper, varied = cells(films()[1], name)
     assert numbers(shown) == pytest.approx([256 * found["fraction"][0]], abs=0.051)
     assert numbers(overlap) == pytest.approx(found["iou"], abs=5.1e-4)
-    assert numbers(truth) == pytest.approx(found["true"] + found["found"], abs=5.1e-4)
+    assert numbers(truth) == pytest.approx(found["tpr"] + found["fdr"], abs=5.1e-4)
     for cell, ending, start in ((predictor, "", ""), (paper, "", "e"), (varied, "_varied", "e")):
         values = [found[f"{start}{key}{ending}"][0] for key in ("acc", "auroc")]
         assert numbers(cell) == pytest.approx(values, abs=5.1e-4)

@@ -9,7 +9,7 @@ from unmasked.engine import Training
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.pixels import Shift
 
-_EPOCHS = (8, 60)  # fewest and most passes of a selector that makes 1,200 steps
+_STEPS, _EPOCHS = 1200, (8, 60)  # of a selector: about so many steps, within so many passes
 _VALIDATIONS = 4  # of a selector's run: each takes as long as thousands of pictures
 
 
@@ -28,7 +28,7 @@ class Networks:
     learning_rate: float = 1e-3
     selector_learning_rate: float = 1e-3
     price_rise: float = 0.0
-    steps: int = 1200
+    steps: int = _STEPS
     practice: int = 1
 
 
@@ -51,7 +51,7 @@ def networks(name: str, size: int, superpixels: int, *, gpu: bool = False) -> Ne
     if name == "medium":
         predictor = CNN((16, 32, 64, 128, 128), max(1, size // (2 * places)))
         selector = UNet((32, 64, 128, 128), fold)
-        return Networks(name, predictor, selector, price_rise=0.5, steps=2400, practice=2)
+        return Networks(name, predictor, selector, price_rise=0.5, steps=2 * _STEPS, practice=2)
     predictor, selector = CNN((16, 32, 64, 128), fold), UNet((16, 32, 64, 64), fold)
     return Networks(name, predictor, selector, price_rise=0.8, practice=3)
 
@@ -66,7 +66,7 @@ def default_training(rows: int, epochs: int | None, parts: Networks, size: int) 
     [60, 120]
     """
     batch = min(32, max(8, rows // 16))
-    fewest, most = _EPOCHS[0], _EPOCHS[1] * parts.steps // 1200
+    fewest, most = _EPOCHS[0], _EPOCHS[1] * parts.steps // _STEPS
     passes = epochs or min(max(round(parts.steps / max(1, rows // batch)), fewest), most)
     return Training(
         epochs=passes,

@@ -23,6 +23,7 @@ from unmasked.metrics import (
     label_scores,
     log_likelihoods,
     mean_statistic,
+    selection_quality,
 )
 from unmasked.report.results import (
     all_or_nothing,
@@ -210,17 +211,8 @@ def _iou(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
 
 
 def _of_truth(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> dict[str, float]:
-    """How selections (images, features) agree with the truth.
-
-    true : the share of what is shown, over all images, that is in the truth, 0 where nothing is.
-    found : the share of the truth that is shown.
-    """
-    both = int((masks & truth).sum())
-    return {
-        "iou": _iou(masks, truth),
-        "true": both / max(1, int(masks.sum())),
-        "found": both / max(1, int(truth.sum())),
-    }
+    """How selections (images, features) agree with the truth."""
+    return {"iou": _iou(masks, truth), **selection_quality(masks, truth).to_json()}
 
 
 def _rows(

@@ -31,8 +31,8 @@ _MAIN = {
 _MORE = {
     "fraction": "shown",
     "iou": "IoU",
-    "true": "true",
-    "found": "found",
+    "tpr": "TPR",
+    "fdr": "FDR",
     "macc": "mask alone",
     "loglik": "log-lik.",
     "eloglik": "e log-lik.",
@@ -42,8 +42,8 @@ _MORE = {
 _ALL = {
     "fraction": "shown",
     "iou": "IoU",
-    "true": "true",
-    "found": "found",
+    "tpr": "TPR",
+    "fdr": "FDR",
     "acc": "ACC",
     "eacc": "eACC",
     "eauroc": "eAUROC",
@@ -113,8 +113,8 @@ def _notes(
     if "iou" in present:
         notes.append(
             "IoU: of what is shown with the truth, the cells on the edges of heart and thorax that "
-            "decide the label. true: the share of what is shown that is in the truth; found: the "
-            "share of the truth that is shown."
+            "decide the label. TPR: the share of the truth that is shown; FDR: the share of what "
+            "is shown that is not in it."
         )
     if any("over_random" in row for row in rows):
         notes.append(
