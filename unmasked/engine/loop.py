@@ -28,9 +28,13 @@ from unmasked.engine.trained import Trained
 from unmasked.errors import InputError, InterruptedWarning
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
-# Rows × settings × steps. On one H200 a REAL-X step of 21 settings took 1.47 ms captured, and
-# 1.22 ms compiled and captured; compiling took 11 to 27 s.
+# Rows × steps × what is trained apart (settings, or worlds). On one H200 a REAL-X step of 21
+# settings took 1.47 ms captured, and 1.22 ms compiled and captured; compiling took 11 to 27 s.
 _WORK_WORTH_COMPILING = 2e9
+# The same of convolutions, which are compiled network by network: CNN((16, 32, 64, 128, 128),
+# fold=2) took 2.05 ms for a step of 64 films of 128 × 128, compiled 0.98; compiling took 14 to
+# 25 s for each shape of rows, and REAL-X has three.
+_CONVOLUTIONS_WORTH_COMPILING = 6e5
 _SAVING_SHARE = 20  # a checkpoint that takes t seconds is written every 20 t at most
 
 
@@ -105,9 +109,10 @@ class _Run:
     def _compiles(self) -> bool:
         """Whether compiling the losses pays: what it saves over the run against what it costs."""
         program = self.program
-        settings = len(program.worlds) * len(program.columns)
-        work = self._epochs() * self._steps * self._batch * settings
-        return program.device.type == "cuda" and work >= _WORK_WORTH_COMPILING
+        work = self._epochs() * self._steps * self._batch * len(program.slots(self.trains))
+        convolves = any(stack.mode == "each" for stack in program.stacks.values())
+        least = _CONVOLUTIONS_WORTH_COMPILING if convolves else _WORK_WORTH_COMPILING
+        return program.device.type == "cuda" and work >= least
 
     @property
     def trains(self) -> frozenset[str]:

@@ -9,7 +9,8 @@ sequences of layers are run by `unmasked.engine.layers`, straight from the flat 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -66,6 +67,7 @@ class Stack:
                 self.buffers[name] = value.to(device, dtype if floats else value.dtype)
         self._pool, self._layers = layers.Pool(), list(self._train.named_children())
         self._seen: tuple[tuple[int, ...], Weights] = ((), {})
+        self._compiled: Callable[[Weights, Tensor, bool], Tensor] | None = None
         self.mode: Literal["layers", "vmap", "each", "random"] = "layers"
         if not layers.understood(first):
             maps = self._maps(probe.to(device, dtype))
@@ -145,7 +147,25 @@ class Stack:
         parts = layers.Parts(self._layers, self.layout, named, ready, self._pool)
         return layers.run(flat, x, parts)
 
+    @contextmanager
+    def compiled(self, backend: str = "inductor") -> Iterator[None]:
+        """Inside, networks that run one at a time are compiled, once for each shape of rows.
+
+        One network is compiled and serves them all: a program of many would take as many times as
+        long to compile.
+        """
+        if self.mode == "each":
+            self._compiled = torch.compile(self._written, dynamic=False, backend=backend)
+        try:
+            yield
+        finally:
+            self._compiled = None
+
     def _one(self, own: Weights, x: Tensor, training: bool) -> Tensor:
+        return (self._compiled or self._written)(own, x, training)
+
+    def _written(self, own: Weights, x: Tensor, training: bool) -> Tensor:
+        """One network, as its module is written."""
         template = self._train if training else self._eval
         if self.precision is None:
             result: Tensor = functional_call(template, own, (x,))
@@ -191,7 +211,7 @@ class Stack:
         self._seen = ((), {})
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": layers.Pool(), "_seen": ((), {})}
+        return {**self.__dict__, "_pool": layers.Pool(), "_seen": ((), {}), "_compiled": None}
 
     def state(self) -> Weights:
         """Everything needed to restore this stack, by name."""

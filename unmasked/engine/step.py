@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -146,17 +146,18 @@ class Stepper:
             {k: v.clone() for k, v in optimiser.state().items()}
             for optimiser in self.optimisers.values()
         ]
-        if self._compiles:
-            self._compile()
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UP):
-                self._step(self._rows, self._noise, self._active)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._loss = self._step(self._rows, self._noise, self._active)
+        with ExitStack() as compiled:
+            if self._compiles:
+                self._compile(compiled)
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(_WARM_UP):
+                    self._step(self._rows, self._noise, self._active)
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._loss = self._step(self._rows, self._noise, self._active)
         self._graph = graph
         with torch.no_grad():  # warming up has moved the weights: put all back where it was
             for stack, state in zip(stacks, before, strict=True):
@@ -166,15 +167,23 @@ class Stepper:
                 for name, value in optimiser.state().items():
                     value.copy_(state[name]) if name in state else value.zero_()
 
-    def _compile(self) -> None:
-        """Compile the losses; where no compiler works, the graph is captured without."""
+    def _compile(self, compiled: ExitStack) -> None:
+        """Compile the losses, or networks that run one at a time, for as long as ``compiled`` is
+        open; where no compiler works, the graph is captured without."""
         torch.compiler.reset()  # each program is compiled once; torch counts them per function
-        compiled = torch.compile(self._losses, dynamic=False)
+        stacks = self.program.stacks.values()
+        if any(stack.mode == "each" for stack in stacks):
+            for stack in stacks:
+                compiled.enter_context(stack.compiled())
+        else:
+            self._compiled = torch.compile(self._losses, dynamic=False)
         try:
-            compiled(*self._inputs(self._rows, self._noise))
+            self._step(self._rows, self._noise, self._active)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
+            self._compiled = None
+            compiled.close()
             detail = (str(error) or type(error).__name__).splitlines()[0]
             warnings.warn(
                 f"the training step could not be compiled ({detail}); it runs without, slower "
@@ -182,8 +191,6 @@ class Stepper:
                 UnmaskedWarning,
                 stacklevel=2,
             )
-            return
-        self._compiled = compiled
 
     # ------------------------------------------------------------------ random layers
 

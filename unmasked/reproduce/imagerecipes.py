@@ -296,12 +296,16 @@ def preset(name: str) -> ImageRecipe:
 
 def with_epochs(recipe: ImageRecipe, epochs: int) -> ImageRecipe:
     """The same recipe with other epochs for everything that is trained."""
+
+    def changed(training: Training) -> Training:
+        return replace(training, epochs=epochs, predictor_epochs=None)
+
     return replace(
         recipe,
-        training=replace(recipe.training, epochs=epochs),
-        own_training={n: replace(t, epochs=epochs) for n, t in recipe.own_training.items()},
+        training=changed(recipe.training),
+        own_training={name: changed(t) for name, t in recipe.own_training.items()},
         evaluators={
-            ending: replace(how, training=how.training and replace(how.training, epochs=epochs))
+            ending: replace(how, training=how.training and changed(how.training))
             for ending, how in recipe.evaluators.items()
         },
     )
