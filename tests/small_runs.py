@@ -55,9 +55,11 @@ def method(network: Any = TINY, *, predictor_first: bool = False, explains: bool
     return methods.real_x(Token(), Bernoulli(), network, network, predictor_first=predictor_first)
 
 
-def exchanged(network: Any = TINY) -> Method:
+def exchanged(network: Any = TINY, *, predictor_first: bool = False) -> Method:
     """REAL-X whose predictor learns from other rows' selections too."""
-    return methods.real_x(Token(), Bernoulli(), network, network, exchange=True)
+    return methods.real_x(
+        Token(), Bernoulli(), network, network, predictor_first=predictor_first, exchange=True
+    )
 
 
 # Every composition with levels that suit it: prices, numbers of features, subsets, explanations.

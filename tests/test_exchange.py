@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +14,11 @@ from small_runs import COLUMNS, FAST, TINY, TINY_BATCH, data, exchanged, method,
 from torch import Tensor, nn
 
 from unmasked import RealX, methods
-from unmasked.engine import Data, Training
+from unmasked.engine import Data, Training, fit
 from unmasked.engine.method import Exchanged, Learner, Method, Random, Settings
 from unmasked.engine.program import Program
 from unmasked.engine.rows import Batch
-from unmasked.errors import InputError
+from unmasked.errors import InputError, InterruptedWarning
 from unmasked.masking import Token
 from unmasked.masklaws import Bernoulli
 
@@ -136,10 +138,8 @@ def test_a_batch_of_one_has_nobody_to_exchange_with() -> None:
         train(exchanged(), ONE, training)
 
 
-def test_masks_of_a_selector_need_one_that_moves() -> None:
+def test_masks_of_a_selector_need_a_selector() -> None:
     learners = {"predictor": Learner(TINY, Exchanged(Bernoulli()))}
-    with pytest.raises(InputError, match="learns from the selector's masks"):
-        replace(exchanged(), predictor_first=True)
     with pytest.raises(InputError, match="a selector"):
         Method(Token(), learners)
     Method(Token(), {"predictor": Learner(TINY, Random(Bernoulli()))})
@@ -152,7 +152,7 @@ def test_exchange_changes_what_is_learned() -> None:
 
 
 def test_an_explainer_exchanges_masks_when_asked_to() -> None:
-    """Each λ has a predictor of its own; one that is finished first cannot meet them."""
+    """Each λ has a predictor of its own, also where it has learned from random masks before."""
     x, y = data(200).x.numpy(), data(200).target.argmax(1).numpy()
     common: dict[str, Any] = {
         "selector": TINY,
@@ -166,5 +166,80 @@ def test_an_explainer_exchanges_masks_when_asked_to() -> None:
     assert isinstance(own._method().learners["predictor"].source, Exchanged)
     assert len({id(setting.predictor) for setting in own.settings_}) == 2
     assert list(plain.path_["loglik"]) != list(own.path_["loglik"])
-    with pytest.raises(InputError, match="leave out predictor_first"):
-        RealX(0.1, exchange=True, predictor_first=True, **common).fit(x, y)
+    after = RealX([0.1, 0.5], exchange=True, predictor_first=True, **common).fit(x, y)
+    assert len({id(setting.predictor) for setting in after.settings_}) == 2
+    assert list(after.path_["loglik"]) != list(own.path_["loglik"])
+
+
+def test_a_predictor_practises_on_random_masks_before_it_meets_others() -> None:
+    """By hand: EVAL-X's training, then exchanged masks from there, without a wait."""
+    settings, training = Settings((0.1, 0.5), (0, 1)), replace(FAST, epochs=3, predictor_epochs=4)
+    alone = replace(settings, levels=(0.0,))
+    first = train(method(explains=False), alone, replace(training, epochs=4))
+    rest = fit(
+        exchanged(),
+        settings,
+        data(),
+        data(400, seed=1),
+        replace(training, selector_delay=0.0),
+        device="cpu",
+        dtype=torch.float64,
+        show=False,
+        start={"predictor": first.stacks["predictor"]},
+    )
+    own = train(exchanged(predictor_first=True), settings, training)
+    assert own.scores == rest.scores
+    assert own.epochs == rest.epochs
+    assert [note["phase"] for note in own.history] == [0] * 4 + [1] * 3
+    assert [note["loss"] for note in own.history] == [
+        note["loss"] for note in [*first.history, *rest.history]
+    ]
+    assert own.scores != train(exchanged(), settings, training).scores
+
+
+def test_what_is_practised_starts_as_told() -> None:
+    """Networks to start from go to the practice; a selector's, to what follows."""
+    begun = train(method(), ONE, replace(FAST, epochs=1))
+    told = {
+        name: fit(
+            exchanged(predictor_first=True),
+            ONE,
+            data(),
+            data(400, seed=1),
+            replace(FAST, epochs=2),
+            device="cpu",
+            dtype=torch.float64,
+            show=False,
+            start={name: begun.stacks[name]},
+        )
+        for name in ("predictor", "selector")
+    }
+    plain = train(exchanged(predictor_first=True), ONE, replace(FAST, epochs=2))
+    first = {key: [note["loss"] for note in own.history[:2]] for key, own in told.items()}
+    assert first["predictor"] != [note["loss"] for note in plain.history[:2]]
+    assert first["selector"] == [note["loss"] for note in plain.history[:2]]
+    assert told["selector"].scores != plain.scores
+
+
+def test_control_c_while_practising_keeps_the_checkpoint_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no selector yet; the next call goes on to the result of an unbroken one."""
+    what, training = exchanged(predictor_first=True), replace(FAST, epochs=3)
+    path = tmp_path / "run.pt"
+    whole = Program.validate
+    calls = []
+
+    def cut(self: Program, trains: frozenset[str]) -> dict[str, Tensor]:
+        calls.append(trains)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return whole(self, trains)
+
+    monkeypatch.setattr(Program, "validate", cut)
+    with pytest.warns(InterruptedWarning), pytest.raises(KeyboardInterrupt):
+        train(what, ONE, training, path)
+    monkeypatch.setattr(Program, "validate", whole)
+    assert [file.name for file in tmp_path.iterdir()] == []
+    assert train(what, ONE, training, path).scores == train(what, ONE, training).scores
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run-practice.pt", "run.pt"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,48 @@ def test_many_as_one_are_those_networks(factory: Any) -> None:
         gradients = torch.autograd.grad((alone * weight[i]).sum(), list(module.parameters()))
         for own, expected in zip(found, gradients, strict=True):
             torch.testing.assert_close(own[i], expected, rtol=0, atol=1e-10)
+
+
+class Normalised(nn.Module):
+    """A network of a user's whose statistics move while it learns."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.seen, self.norm = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4)
+        self.last = nn.LazyLinear(outputs)
+        self(torch.zeros(2, inputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(self.norm(self.seen(x.reshape(-1, *SHAPE))).flatten(1))
+        return result
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
+@pytest.mark.parametrize("factory", [ForImages(CNN((4, 8)), SHAPE), Normalised], ids=["CNN", "own"])
+@pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor")
+def test_compiled_networks_are_the_same_and_are_compiled_once(factory: Any, training: bool) -> None:
+    """Values, gradients and statistics; three networks of one architecture take one compilation."""
+    made = [build(factory, INPUTS, 3, seed) for seed in range(3)]
+    x = random(3, 4, INPUTS, seed=1).float()
+    results, compiled = [], []
+
+    def traced(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph
+
+    for how in (nullcontext(), None):
+        torch.compiler.reset()
+        stack = Stack(made, CPU, torch.float32, x[0])
+        with how or stack.compiled(traced):
+            leaves, rows = stack.weights(learn=True), x.clone().requires_grad_()
+            result = stack.forward(leaves, rows, training=training)
+            found = torch.autograd.grad(result.square().sum(), [*leaves.values(), rows])
+        results.append([result, *found, *stack.buffers.values()])
+        assert len(compiled) == (0 if how else 1)
+        stack.forward(leaves, x[:, :3], training=training)
+        assert len(compiled) == (0 if how else 1)  # no other shape was compiled outside
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import FAST, METHODS, TINY, TINY_BATCH, data_for, numbers, train
+from small_runs import (
+    FAST,
+    METHODS,
+    TINY,
+    TINY_BATCH,
+    data,
+    data_for,
+    exchanged,
+    numbers,
+    train,
+)
 
 from unmasked.engine import Data, Settings, Trained
 from unmasked.engine.program import Program
@@ -97,6 +107,16 @@ def test_halves_give_the_result_of_the_whole(name: str, memory: Memory) -> None:
         memory.fits, memory.started = fits, []
         assert_same_result(run(name), whole)
         assert memory.started == expected
+
+
+@halved
+def test_halves_start_from_what_their_own_worlds_have_practised(memory: Memory) -> None:
+    """A predictor for each world is trained first, all in one; then their settings in halves."""
+    what, settings = exchanged(predictor_first=True), Settings((0.0, 0.2, 1.0), SEEDS)
+    rows: Any = [data(60, seed=10 + seed) for seed in SEEDS]
+    whole, memory.started, memory.fits = train(what, settings, BRIEF, learn=rows), [], 2
+    assert_same_result(train(what, settings, BRIEF, learn=rows), whole)
+    assert memory.started == [2, 6, 3, 1, 2, 3, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["REAL-X", "L2X"])

@@ -30,6 +30,7 @@ from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, wi
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import EXPLAINERS, OURS, Evaluation, ImageRecipe
 from unmasked.reproduce.imagetraining import Found
+from unmasked.samplers import ConcreteTopK
 from unmasked.superpixels import Superpixels
 
 SIZE, GRID = 32, 4
@@ -118,13 +119,20 @@ def test_the_files_are_there_and_speak_of_table_3(done: Any) -> None:
     assert "cardiomegaly" in page
 
 
-def test_a_method_of_ours_has_a_row_but_no_figure_of_the_papers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", OURS)
+def test_a_method_of_ours_has_a_row_but_no_figure_of_the_papers(own: str, tmp_path: Path) -> None:
     """It is trained where it is asked for; its predictor starts as one of random masks."""
-    own = "REAL-X-EXCHANGE"
     recipe = tiny()
-    ((method, levels),) = recipe.programs(own)
+    (method, levels), *others = recipe.programs(own)
     assert isinstance(method.learners["predictor"].source, Exchanged)
-    assert levels == recipe.prices
+    assert method.selector is not None
+    if own == "REAL-X-K":
+        assert method.selector.sampler == ConcreteTopK(
+            recipe.numbers[0], recipe.concrete_temperature
+        )
+        assert [levels, *(more for _, more in others)] == [(float(k),) for k in recipe.numbers]
+    else:
+        assert (levels, others) == (recipe.prices, [])
     assert own in tuned().warm
     assert tuned().options(own) == tuned().options("BASE-X")
     result = run_cxr(tmp_path / "out", recipe, FILMS, **{**OPTIONS, "explainers": (own,)})
@@ -140,6 +148,7 @@ def test_a_method_of_ours_has_a_row_but_no_figure_of_the_papers(tmp_path: Path) 
     (sentence,) = (words for words in result.lead if words.startswith(own))
     assert "under its own predictor, eAUROC" in sentence
     assert "(paper" not in sentence
+    assert sentence.startswith(f"{own} at {'k' if own == 'REAL-X-K' else 'λ'} = ")
 
 
 def test_methods_of_ours_are_run_where_they_are_asked_for() -> None:

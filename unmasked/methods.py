@@ -35,7 +35,8 @@ def real_x(
 ) -> Method:
     """REAL-X; with ``predictor_first`` REAL-X-STEP.
 
-    With ``exchange`` half of the rows are hidden by what the selector draws for other rows.
+    With ``exchange`` half of the rows are hidden by what the selector draws for other rows; with
+    both, the predictor learns from random masks alone before the selector starts.
     """
     return Method(
         masker,

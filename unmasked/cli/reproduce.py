@@ -28,7 +28,10 @@ Preset = Annotated[
 ]
 FourMethods = Annotated[
     str | None,
-    typer.Option(help="Such as REAL-X,L2X; REAL-X-EXCHANGE is ours.  [default: the paper's four]"),
+    typer.Option(
+        help="Such as REAL-X,L2X; ours are REAL-X-EXCHANGE and REAL-X-K.  "
+        "[default: the paper's four]"
+    ),
 ]
 Sparsities = Annotated[str | None, typer.Option(help="Grid of λ.  [default: the preset's]")]
 FirstSeed = Annotated[

@@ -6,7 +6,7 @@ import gc
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -73,70 +73,109 @@ def fit(
                 f"start must have networks of {' or '.join(known)}, one for each of the "
                 f"{len(settings.seeds)} worlds, but has {stack.count} of {name!r}."
             )
-    return _fit(
-        method, settings, rows, held_out, options, where, dtype, path, show, title, 1, begin
+    job = _Job(method, settings, rows, held_out, options, where, dtype, path, show, title, begin)
+    practice = method.practice
+    return _fit(job) if practice is None else _fit_after(practice, job)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be trained, and where; the names are those of `fit`.
+
+    pieces : each batch goes through the networks in so many parts.
+    """
+
+    method: Method
+    settings: Settings
+    rows: list[Data]
+    held_out: list[Data]
+    training: Training
+    device: torch.device
+    dtype: torch.dtype
+    path: Path | None
+    show: Show
+    title: str
+    start: Mapping[str, Stack]
+    pieces: int = 1
+
+    def program(self) -> Program:
+        precision = torch.bfloat16 if self.training.precision == "bfloat16" else None
+        return Program(
+            self.method,
+            self.settings,
+            self.rows,
+            self.held_out,
+            self.device,
+            self.dtype,
+            self.pieces,
+            precision,
+            self.start,
+        )
+
+    def path_with(self, ending: str | int) -> Path | None:
+        """A checkpoint file of its own for a part of this."""
+        path = self.path
+        return None if path is None else path.with_name(f"{path.stem}-{ending}{path.suffix}")
+
+
+def _fit_after(practice: Method, job: _Job) -> Trained:
+    """Train the predictor by itself, one for all levels of a world; then everything from there."""
+    training, start = job.training, job.start
+    first = _fit(
+        replace(
+            job,
+            method=practice,
+            settings=replace(job.settings, levels=(0.0,)),
+            training=replace(training, epochs=training.predictor_epochs or training.epochs),
+            path=job.path_with("practice"),
+            start={name: stack for name, stack in start.items() if name in practice.learners},
+        )
     )
+    if first.interrupted:
+        raise KeyboardInterrupt  # nothing to explain with yet; the checkpoint stays
+    then = _fit(
+        replace(
+            job,
+            method=replace(job.method, predictor_first=False),
+            training=replace(training, selector_delay=0.0),  # its predictor has learned
+            start={**start, "predictor": first.stacks["predictor"]},
+        )
+    )
+    return then.after(first)
 
 
-def _fit(
-    method: Method,
-    settings: Settings,
-    rows: list[Data],
-    held_out: list[Data],
-    training: Training,
-    device: torch.device,
-    dtype: torch.dtype,
-    path: Path | None,
-    show: Show,
-    title: str,
-    pieces: int,
-    start: Mapping[str, Stack],
-) -> Trained:
+def _fit(job: _Job) -> Trained:
     """Train in one program; else half of the settings at a time; else each batch in pieces."""
+    settings, device, batch = job.settings, job.device, job.training.batch_size
     one = len(settings.seeds) * len(settings.levels) == 1
-    assert training.batch_size is not None  # resolved by `fit`
-    whole = method.exchanges
+    assert batch is not None  # resolved by `fit`
+    whole = job.method.exchanges
     try:
-        precision = torch.bfloat16 if training.precision == "bfloat16" else None
-        program = Program(method, settings, rows, held_out, device, dtype, pieces, precision, start)
+        program = job.program()
         whole = program.needs_whole_batches
-        if whole and pieces > 1:  # memory ran out before the networks were there to be asked
+        if whole and job.pieces > 1:  # memory ran out before the networks were there to be asked
             raise torch.OutOfMemoryError
-        return train(program, training, path, show, title, pieces)
+        return train(program, job.training, job.path, job.show, job.title, job.pieces)
     except torch.OutOfMemoryError:
-        if one and (whole or 2 * pieces > training.batch_size):
+        if one and (whole or 2 * job.pieces > batch):
             raise InputError(
                 f"the memory of {device} does not suffice for one setting at a time"
                 + (" (BatchNorm and exchanged masks need whole batches)" if whole else "")
-                + f"; lower batch_size ({training.batch_size}) or use smaller networks."
+                + f"; lower batch_size ({batch}) or use smaller networks."
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
     if one:
-        if pieces == 1:  # said once
+        if job.pieces == 1:  # said once
             warnings.warn(
-                f"the memory of {device} does not suffice for batches of {training.batch_size} "
-                "rows; they go through the networks in smaller parts, to the same result.",
+                f"the memory of {device} does not suffice for batches of {batch} rows; they go "
+                "through the networks in smaller parts, to the same result.",
                 MemoryWarning,
                 stacklevel=3,
             )
-        return _fit(
-            method,
-            settings,
-            rows,
-            held_out,
-            training,
-            device,
-            dtype,
-            path,
-            show,
-            title,
-            2 * pieces,
-            start,
-        )
-    halves = _halves(settings, rows, held_out, start)
+        return _fit(replace(job, pieces=2 * job.pieces))
     warnings.warn(
         f"the memory of {device} does not suffice for {len(settings.seeds)} × "
         f"{len(settings.levels)} settings at once; they are trained in two halves, to the same "
@@ -145,54 +184,43 @@ def _fit(
         stacklevel=3,
     )
     parts = []
-    for i, (own, own_rows, own_held_out, own_start) in enumerate(halves):
-        own_path = None if path is None else path.with_name(f"{path.stem}-{i + 1}{path.suffix}")
-        part = _fit(
-            method,
-            own,
-            own_rows,
-            own_held_out,
-            training,
-            device,
-            dtype,
-            own_path,
-            show,
-            title,
-            1,
-            own_start,
-        )
+    for i, half in enumerate(_halves(job)):
+        part = _fit(replace(half, path=job.path_with(i + 1), pieces=1))
         if part.interrupted and i == 0:
             raise KeyboardInterrupt  # the other half has not started; the checkpoint stays
         parts.append(part)
     return Trained.join(parts)
 
 
-def _halves(
-    settings: Settings, rows: list[Data], held_out: list[Data], start: Mapping[str, Stack]
-) -> list[tuple[Settings, list[Data], list[Data], Mapping[str, Stack]]]:
+def _halves(job: _Job) -> list[_Job]:
     """Half of the worlds each; of a single world, half of the levels each."""
+    settings = job.settings
+
+    def worlds(data: list[Data], part: slice) -> list[Data]:
+        return data if len(data) == 1 else data[part]
+
+    def levels(data: list[Data], part: slice) -> list[Data]:
+        return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
+
     if len(settings.seeds) > 1:
         middle = len(settings.seeds) // 2
         return [
-            (
-                replace(settings, seeds=settings.seeds[part]),
-                rows if len(rows) == 1 else rows[part],
-                held_out if len(held_out) == 1 else held_out[part],
-                {name: _some(stack, part) for name, stack in start.items()},
+            replace(
+                job,
+                settings=replace(settings, seeds=settings.seeds[part]),
+                rows=worlds(job.rows, part),
+                held_out=worlds(job.held_out, part),
+                start={name: _some(stack, part) for name, stack in job.start.items()},
             )
             for part in (slice(None, middle), slice(middle, None))
         ]
     middle = len(settings.levels) // 2
-
-    def cut(data: list[Data], part: slice) -> list[Data]:
-        return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
-
     return [
-        (
-            replace(settings, levels=settings.levels[part]),
-            cut(rows, part),
-            cut(held_out, part),
-            start,
+        replace(
+            job,
+            settings=replace(settings, levels=settings.levels[part]),
+            rows=levels(job.rows, part),
+            held_out=levels(job.held_out, part),
         )
         for part in (slice(None, middle), slice(middle, None))
     ]

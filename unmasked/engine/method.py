@@ -23,7 +23,7 @@ one subset     the digits of its number
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -138,7 +138,8 @@ class Method:
     """What is trained: learners by name (one is "predictor") and a selector, or none.
 
     predictor_first : finish and freeze the predictor before the selector starts ("STEP");
-        otherwise all networks move in every step (Algorithm 1 of the paper).
+        otherwise all networks move in every step (Algorithm 1 of the paper). A predictor that is
+        to meet exchanged masks learns from random ones first, and goes on beside the selector.
     """
 
     masker: Masker
@@ -157,19 +158,28 @@ class Method:
             raise InputError(
                 "masks are exchanged between the rows of a selector, but there is none."
             )
-        if self.predictor_first and not self.learners["predictor"].source.shared:
+        source = self.learners["predictor"].source
+        if self.predictor_first and not (source.shared or isinstance(source, Exchanged)):
             raise InputError(
                 "a predictor that learns from the selector's masks cannot be finished before the "
                 "selector; leave out predictor_first."
             )
 
     @property
+    def practice(self) -> Method | None:
+        """What a predictor that will meet exchanged masks learns before them, where it is to."""
+        own = self.learners["predictor"]
+        if not self.predictor_first or not isinstance(own.source, Exchanged):
+            return None
+        return Method(self.masker, {"predictor": replace(own, source=Random(own.source.law))})
+
+    @property
     def phases(self) -> tuple[frozenset[str], ...]:
-        """The networks that move, phase after phase."""
+        """The networks that move, phase after phase (of a ``practice``, `fit` makes its own)."""
         learners = frozenset(self.learners)
         if self.selector is None:
             return (learners,)
-        if self.predictor_first:
+        if self.predictor_first and not self.exchanges:
             return (learners, frozenset({"selector"}))
         return (learners | {"selector"},)
 

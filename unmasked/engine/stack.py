@@ -148,7 +148,7 @@ class Stack:
         return layers.run(flat, x, parts)
 
     @contextmanager
-    def compiled(self, backend: str = "inductor") -> Iterator[None]:
+    def compiled(self, backend: str | Callable[..., Any] = "inductor") -> Iterator[None]:
         """Inside, networks that run one at a time are compiled, once for each shape of rows.
 
         One network is compiled and serves them all: a program of many would take as many times as

@@ -178,7 +178,9 @@ class Stepper:
         else:
             self._compiled = torch.compile(self._losses, dynamic=False)
         try:
-            self._step(self._rows, self._noise, self._active)
+            with warnings.catch_warnings():  # torch's tracer looks at weights that are views
+                warnings.filterwarnings("ignore", r"The \.grad attribute of a Tensor")
+                self._step(self._rows, self._noise, self._active)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,12 @@ class Trained:
     def _modules(self, name: str) -> list[nn.Module]:
         stack = self.stacks.get(name)
         return [] if stack is None else [stack.module(i) for i in range(stack.count)]
+
+    def after(self, first: Trained) -> Trained:
+        """The same with the history and the time of what was trained before it."""
+        phases = 1 + max((note["phase"] for note in first.history), default=-1)
+        later = [{**note, "phase": note["phase"] + phases} for note in self.history]
+        return replace(self, history=[*first.history, *later], seconds=first.seconds + self.seconds)
 
     @classmethod
     def join(cls, parts: Sequence[Trained]) -> Trained:

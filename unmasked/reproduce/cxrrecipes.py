@@ -14,7 +14,7 @@ from unmasked.networks import MLP
 from unmasked.pixels import Shift
 from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
 from unmasked.reproduce.recipes import one_of
-from unmasked.reproduce.subjects import EXCHANGE
+from unmasked.reproduce.subjects import BUDGET, EXCHANGE
 from unmasked.superpixels import Superpixels
 
 PRICES = (0.1, 1.0, 2.5, 5.0, 50.0)
@@ -54,9 +54,8 @@ TUNED = (
     "selector of five levels, temperature 0.5) REAL-X shows nothing at λ = 1; with it 18.6 "
     "superpixels, AUROC 0.846, and with the temperature of 0.1 18.7, 0.863 (validation films).",
     "λ = 0.5 besides the paper's.",
-    "The predictors of L2X, INVASE, BASE-X and, where it is asked for, REAL-X-EXCHANGE, and "
-    "INVASE's baseline, start as one that has "
-    "learned from random masks: "
+    "The predictors of L2X, INVASE, BASE-X and, where they are asked for, REAL-X-EXCHANGE and "
+    "REAL-X-K, and INVASE's baseline, start as one that has learned from random masks: "
     "L2X with k = 10 has AUROC 0.861 on validation films, from scratch (DenseNet121) 0.54 to 0.65. "
     "L2X's temperature is 0.5. INVASE's selector has a rate of 3e-4: with one seed mean "
     "log-likelihood less λ · fraction is −0.611 at λ = 0.5 and −0.590 at λ = 1 on validation "
@@ -123,7 +122,7 @@ def tuned() -> ImageRecipe:
         selector=UNet((32, 64, 128, 128), fold=4),
         training=long,
         own_training={
-            **dict.fromkeys((*JOINT, EXCHANGE), joint),
+            **dict.fromkeys((*JOINT, EXCHANGE, BUDGET), joint),
             "INVASE": replace(joint, selector_learning_rate=3e-4),
             "REAL-X": replace(long, predictor_epochs=_OF_RANDOM_MASKS),
             "start": replace(long, epochs=_OF_RANDOM_MASKS),
@@ -134,7 +133,7 @@ def tuned() -> ImageRecipe:
             "_varied": Evaluation(masker, UniformSize(), network, long),
         },
         predictor_first=True,
-        warm=(*JOINT, EXCHANGE),
+        warm=(*JOINT, EXCHANGE, BUDGET),
         prices=(0.1, 0.5, *PRICES[1:]),
         concrete_temperature=0.5,
         deviations=(*BOTH, *TUNED),

@@ -16,15 +16,15 @@ from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP
 from unmasked.pixels import Flattened, ForImages, Shift
 from unmasked.reproduce.recipes import one_of
-from unmasked.reproduce.subjects import EXCHANGE
-from unmasked.samplers import RebarBernoulli
+from unmasked.reproduce.subjects import BUDGET, EXCHANGE
+from unmasked.samplers import ConcreteTopK, RebarBernoulli, Sampler
 from unmasked.shapes import ImageShape
 from unmasked.superpixels import Superpixels
 
 AnyFactory = Callable[[Any, int], nn.Module]
 """Makes a network from how many numbers come in, or from the pictures' shape, and the outputs."""
 EXPLAINERS = ("REAL-X", "L2X", "INVASE", "BASE-X")
-OURS = (EXCHANGE,)
+OURS = (EXCHANGE, BUDGET)
 """Methods beyond the paper's, trained where they are asked for."""
 MNIST_PRICES = (0.1, 1.0, 5.0, 10.0, 25.0, 50.0)
 MNIST_NUMBERS = (1, 5, 15, 50, 100, 200)
@@ -54,7 +54,8 @@ class ImageRecipe:
     tolerance : the sparsest setting whose validation accuracy is within this of FULL's is chosen;
         if none is, the one with the largest accuracy, and its row says so.
     reader : the network that reads masks alone; None: the predictor.
-    predictor_first : REAL-X's predictor is finished before its selectors start.
+    predictor_first : REAL-X's predictor is finished before its selectors start; with exchanged
+        masks it has learned from random ones before, unless it starts trained.
     warm : methods whose learners (INVASE's baseline too) start as a predictor that has learned
         from random masks (of the recipe's law, trained with the options named "start").
     rows : how many training images to use; None: all.
@@ -91,16 +92,28 @@ class ImageRecipe:
     def programs(self, name: str) -> list[tuple[Method, tuple[float, ...]]]:
         """The programs that train a method's settings.
 
-        L2X draws k times, so each k is a program of its own: one program for all would draw as
-        often as the largest.
+        A sampler of k draws k times, so each k is a program of its own: one program for all would
+        draw as often as the largest.
         """
         predictor, selector = self.networks_of(name)
         parts = (self.masker, predictor, selector)
+
+        def exchanged(sampler: Sampler) -> Method:
+            return methods.real_x(
+                self.masker,
+                self.law,
+                predictor,
+                selector,
+                sampler,
+                predictor_first=self.predictor_first and name not in self.warm,
+                exchange=True,
+            )
+
+        temperature = self.concrete_temperature
         if name == "L2X":
-            return [
-                (methods.l2x(*parts, k, self.concrete_temperature), (float(k),))
-                for k in self.numbers
-            ]
+            return [(methods.l2x(*parts, k, temperature), (float(k),)) for k in self.numbers]
+        if name == BUDGET:
+            return [(exchanged(ConcreteTopK(k, temperature)), (float(k),)) for k in self.numbers]
         rebar = RebarBernoulli(self.temperature)
         known: dict[str, Callable[[], Method]] = {
             "REAL-X": lambda: methods.real_x(
@@ -111,9 +124,7 @@ class ImageRecipe:
                 rebar,
                 predictor_first=self.predictor_first,
             ),
-            EXCHANGE: lambda: methods.real_x(
-                self.masker, self.law, predictor, selector, rebar, exchange=True
-            ),
+            EXCHANGE: lambda: exchanged(rebar),
             "BASE-X": lambda: methods.base_x(*parts, rebar),
             "INVASE": lambda: methods.invase(*parts),
         }

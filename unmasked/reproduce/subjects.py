@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 EXCHANGE = "REAL-X-EXCHANGE"
 """REAL-X whose predictor learns from other images' selections too; ours, not the paper's."""
-METHODS = ("FULL", "REAL-X", EXCHANGE, "L2X", "INVASE", "BASE-X")
+BUDGET = "REAL-X-K"
+"""The same with L2X's selector: exactly k in every image; ours too."""
+METHODS = ("FULL", "REAL-X", EXCHANGE, BUDGET, "L2X", "INVASE", "BASE-X")
 
 
 @dataclass(frozen=True)
