@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN, HIDDEN, ACCENT, MUTED = "#20639b", "#edf1f5", "#c8553d", "#9aa5b1"
 _MOST_ROWS = 2000  # more rows than pixels only blur a heat map
+_NEAR = 0.12  # points of a path closer than this share of its length would share a place for labels
 
 
 def axes(ax: Axes | None, width: float, height: float) -> Axes:
@@ -180,14 +181,17 @@ def sparsity_path(
         [fractions[chosen]], [scores[chosen]], s=130, facecolors="none", edgecolors=ACCENT,
         linewidths=2, zorder=4, label="chosen",
     )  # fmt: skip
-    for place, i in enumerate(order):  # in turn above and below, so that neighbours stay apart
+    for i, (left, up) in zip(order, _label_sides(x, y), strict=True):
         ax.annotate(
             labels[i],
             (fractions[i], scores[i]),
             textcoords="offset points",
-            xytext=(7, 7 if place % 2 else -13),
+            xytext=(-9 if left else 9, 6 if up else -12),
+            horizontalalignment="right" if left else "left",
             fontsize=8,
             color="#444",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+            zorder=5,
         )
     styles = ["--", ":", "-."]
     for number, (name, value) in enumerate((references or {}).items()):
@@ -202,6 +206,26 @@ def sparsity_path(
     )  # above the picture, where it hides nothing
     _plain(ax)
     return ax
+
+
+def _label_sides(x: NDArray[Any], y: NDArray[Any]) -> list[tuple[bool, bool]]:
+    """Where a label stands beside its point of a path from left to right: (left, above).
+
+    Left where the next point is near, so that of two neighbours each has a side of its own; above
+    where the point lies over the middle of its neighbours, and the line leaves it downwards.
+
+    >>> _label_sides(np.array([0.41, 0.45, 0.46, 0.65]), np.array([0.887, 0.893, 0.894, 0.89]))
+    [(True, False), (True, True), (False, True), (False, False)]
+    """
+    near = _NEAR * max(float(x[-1]), 1e-9)
+    sides = []
+    for i, (own, height) in enumerate(zip(x, y, strict=True)):
+        to_next = x[i + 1] - own if i + 1 < len(x) else np.inf
+        to_last = own - x[i - 1] if i else np.inf
+        beside = [y[j] for j in (i - 1, i + 1) if 0 <= j < len(y)]
+        left = bool(to_next < near and to_next <= to_last)
+        sides.append((left, bool(height >= np.mean(beside)) if beside else True))
+    return sides
 
 
 def _plain(ax: Axes) -> None:
