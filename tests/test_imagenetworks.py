@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,17 @@ from unmasked import (
     Superpixels,
     Training,
     UNet,
+    methods,
 )
 from unmasked import imagenetworks as networks
+from unmasked.engine import Data, Settings
+from unmasked.engine.optimiser import Optimiser
+from unmasked.engine.program import Program
 from unmasked.engine.stack import Stack
+from unmasked.engine.step import Stepper
+from unmasked.errors import UnmaskedWarning
+from unmasked.masking import Zero
+from unmasked.masklaws import Bernoulli
 from unmasked.networks import build
 from unmasked.pixels import ForImages, Row
 
@@ -111,6 +119,57 @@ def test_compiled_networks_are_the_same_and_are_compiled_once(factory: Any, trai
         assert len(compiled) == (0 if how else 1)  # no other shape was compiled outside
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["a compiler", "none"])
+@pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor")
+def test_a_step_is_the_same_where_no_compiler_works(
+    works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Networks are compiled as long as a step is prepared; without a compiler it is said, once."""
+    regions = Superpixels((3, 4), masker=Zero()).bound(SHAPE)
+    pair = [ForImages(CNN((4, 4)), SHAPE), ForImages(UNet((4, 4)), SHAPE, regions.map)]
+    x, target = random(8, INPUTS).float(), torch.eye(2).repeat(4, 1)
+    what = methods.real_x(regions, Bernoulli(), *pair)
+    program = Program(
+        what, Settings((0.1, 1.0)), [Data(x, target)], [Data(x, target)], CPU, torch.float32
+    )
+    training = Training().resolve(8)
+    optimisers = {
+        name: Optimiser(stack, training, selector=name == "selector", delayed=False)
+        for name, stack in program.stacks.items()
+    }
+    stepper = Stepper(program, what.phases[0], optimisers, compiles=True)
+    rows, active = torch.arange(8)[None], dict.fromkeys(optimisers)
+    stepper._rows, stepper._noise = rows, program.noise(what.phases[0], 8, 0, 0)
+    stepper._active = active
+    before = {name: stack.flat.clone() for name, stack in program.stacks.items()}
+    plain = stepper._gradients(rows, stepper._noise, 0)
+    asked = []
+
+    def compiler(function: Any, **options: Any) -> Any:
+        asked.append(function)
+
+        def run(*arguments: Any) -> Any:
+            if not works:
+                raise RuntimeError("no compiler here\nand more")
+            return function(*arguments)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    said = nullcontext() if works else pytest.warns(UnmaskedWarning, match=r"\(no compiler here\)")
+    with ExitStack() as compiled:
+        with said:
+            stepper._compile(compiled)
+        assert [stack._compiled is not None for stack in program.stacks.values()] == [works] * 2
+        for name, stack in program.stacks.items():
+            stack.flat = before[name].clone()
+        found = stepper._gradients(rows, stepper._noise, 0)
+    assert len(asked) == 2
+    assert all(stack._compiled is None for stack in program.stacks.values())
+    for name, value in plain.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
