@@ -58,12 +58,17 @@ FILMS += ("BASE-X, λ = 2.5, 1, 0.75",)
 DRAWN = ("FULL", "REAL-X, λ = 1", "REAL-X, λ = 2", "REAL-X, λ = 4", "L2X, k = 16")
 ALIKE = ("REAL-X, λ = 0.5", "REAL-X, λ = 0.75", "REAL-X, λ = 1", "L2X, k = 5", "L2X, k = 15")
 ALIKE += ("BASE-X, λ = 0.5", "BASE-X, λ = 1", "BASE-X, λ = 2.5")
+OWN = ("REAL-X-EXCHANGE", "BASE-X")
 
 
-def films() -> tuple[str, str]:
-    """The report on real films, and on drawn ones."""
-    real, drawn = section("Chest X-rays").split("\n### ")
-    return real, drawn
+EXCHANGED = ("REAL-X, λ = 0.5", "REAL-X, λ = 1", "L2X, k = 5", "L2X, k = 15")
+EXCHANGED += tuple(f"{own}, λ = {price:g}" for own in OWN for price in (0.5, 1, 2.5))
+
+
+def films() -> tuple[str, str, str]:
+    """The report on real films, on them with exchanged masks, and on drawn ones."""
+    real, exchanged, drawn = section("Chest X-rays").split("\n### ")
+    return real, exchanged, drawn
 
 
 def measured(table: list[dict[str, Any]], name: str, *, chosen: bool) -> dict[str, Any]:
@@ -119,10 +124,44 @@ def test_films_at_equal_settings_are_the_measured_ones(name: str) -> None:
     assert numbers(random) == pytest.approx([e, varied], abs=5.1e-4)
 
 
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_the_table_of_exchanged_masks_is_the_measured_one(name: str) -> None:
+    found = measured(rows("cxr/exchange"), name, chosen=False)
+    shown, *columns, random = cells(films()[1], name)
+    assert numbers(shown) == pytest.approx([256 * share for share in found["fraction"]], abs=0.051)
+    keys = ("acc", "eacc", "eacc_varied", "eauroc", "eauroc_varied")
+    for cell, key in zip(columns, keys, strict=True):
+        assert numbers(cell) == pytest.approx(found[key], abs=5.1e-4), key
+    assert numbers(random) == pytest.approx([like[3] for like in found["random"]], abs=5.1e-4)
+
+
+def test_what_the_report_says_of_exchanged_masks_holds() -> None:
+    text, table = " ".join(films()[1].split()), rows("cxr/exchange")
+    chosen = {(row["seed"], row["method"]): row for row in table if "over_random" in row}
+    for seed, method in ((0, "REAL-X-EXCHANGE"), (1, "REAL-X-EXCHANGE"), (1, "REAL-X")):
+        own = chosen[seed, method]["over_random"]["eauroc"]
+        said = f"{own['value']:.3f} [{own['low']:.3f}, {own['high']:.3f}]".replace("-", "−")
+        assert said in text, (seed, method)
+    for method in ("REAL-X-EXCHANGE", "REAL-X"):
+        assert [chosen[seed, method]["setting"]["sparsity"] for seed in (0, 1)] == [1.0, 0.1]
+        own = chosen[0, method]["metrics"]
+        said = f"{method} has (eAUROC )?{own['eauroc']:.3f} and (eACC )?{own['eacc']:.3f}"
+        assert re.search(said, text)
+    for seed, valid in enumerate(("0.813", "0.850")):
+        assert f"{valid} with seed {seed}" in text
+        assert chosen[seed, "L2X"]["reason"].endswith(f"the full model's {valid}")
+    full = [f"{row['metrics']['acc']:.3f}" for row in table if row["method"] == "FULL"]
+    assert f"{full[0]} and {full[1]}" in text
+    assert [chosen[1, name]["setting"] for name in ("L2X", "BASE-X")] == [
+        {"k": 100},
+        {"sparsity": 0.1},
+    ]
+
+
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_table_of_drawn_films_is_the_measured_one(name: str) -> None:
     found = measured(rows("cxr/phantom"), name, chosen=False)
-    shown, overlap, truth, predictor, paper, varied = cells(films()[1], name)
+    shown, overlap, truth, predictor, paper, varied = cells(films()[2], name)
     assert numbers(shown) == pytest.approx([256 * found["fraction"][0]], abs=0.051)
     assert numbers(overlap) == pytest.approx(found["iou"], abs=5.1e-4)
     assert numbers(truth) == pytest.approx(found["tpr"] + found["fdr"], abs=5.1e-4)

@@ -33,8 +33,8 @@ _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 _WORK_WORTH_COMPILING = 2e9
 # The same of convolutions, which are compiled network by network: CNN((16, 32, 64, 128, 128),
 # fold=2) took 2.05 ms for a step of 64 films of 128 × 128, compiled 0.98; compiling took 14 to
-# 25 s for each shape of rows, and REAL-X has three.
-_CONVOLUTIONS_WORTH_COMPILING = 6e5
+# 25 s for each shape of rows, and REAL-X has three: with 7e5 nothing was gained.
+_CONVOLUTIONS_WORTH_COMPILING = 1.5e6
 _SAVING_SHARE = 20  # a checkpoint that takes t seconds is written every 20 t at most
 
 
