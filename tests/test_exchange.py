@@ -124,11 +124,17 @@ def test_batches_cannot_be_cut_up() -> None:
     assert not program(method()).needs_whole_batches
 
 
-def test_a_selector_that_looks_at_its_whole_batch_is_refused() -> None:
+def test_a_selector_that_looks_at_its_whole_batch_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Through BatchNorm a row's mask would know the row that it goes to."""
     what = methods.real_x(Token(), Bernoulli(), TINY, TINY_BATCH, exchange=True)
     with pytest.raises(InputError, match="one row at a time, but this one has BatchNorm"):
         program(what)
+    with monkeypatch.context() as patch:  # a predictor has not practised for nothing
+        patch.setattr(Program, "losses", lambda *_: pytest.fail("a step was taken"))
+        with pytest.raises(InputError, match="one row at a time, but this one has BatchNorm"):
+            train(replace(what, predictor_first=True), ONE)
     program(methods.real_x(Token(), Bernoulli(), TINY_BATCH, TINY, exchange=True))
 
 

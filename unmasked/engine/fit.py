@@ -112,6 +112,18 @@ class _Job:
             self.start,
         )
 
+    def first_setting(self) -> _Job:
+        """The same for one setting, on the CPU."""
+        settings = Settings(self.settings.levels[:1], self.settings.seeds[:1])
+        return replace(
+            self,
+            settings=settings,
+            rows=self.rows[:1],
+            held_out=self.held_out[:1],
+            device=torch.device("cpu"),
+            start={},
+        )
+
     def path_with(self, ending: str | int) -> Path | None:
         """A checkpoint file of its own for a part of this."""
         path = self.path
@@ -121,6 +133,12 @@ class _Job:
 def _fit_after(practice: Method, job: _Job) -> Trained:
     """Train the predictor by itself, one for all levels of a world; then everything from there."""
     training, start = job.training, job.start
+    later = replace(
+        job,
+        method=replace(job.method, predictor_first=False),
+        training=replace(training, selector_delay=0.0),  # its predictor will have learned
+    )
+    later.first_setting().program()  # what it refuses is refused before the practice
     first = _fit(
         replace(
             job,
@@ -133,15 +151,8 @@ def _fit_after(practice: Method, job: _Job) -> Trained:
     )
     if first.interrupted:
         raise KeyboardInterrupt  # nothing to explain with yet; the checkpoint stays
-    then = _fit(
-        replace(
-            job,
-            method=replace(job.method, predictor_first=False),
-            training=replace(training, selector_delay=0.0),  # its predictor has learned
-            start={**start, "predictor": first.stacks["predictor"]},
-        )
-    )
-    return then.after(first)
+    begin = {**start, "predictor": first.stacks["predictor"]}
+    return _fit(replace(later, start=begin)).after(first)
 
 
 def _fit(job: _Job) -> Trained:
