@@ -14,13 +14,15 @@ from small_runs import COLUMNS, FAST, TINY, TINY_BATCH, data, exchanged, method,
 from torch import Tensor, nn
 
 from unmasked import RealX, methods
-from unmasked.engine import Data, Training, fit
+from unmasked.engine import Data, Training, fit, loop
 from unmasked.engine.method import Exchanged, Learner, Method, Random, Settings
 from unmasked.engine.program import Program
 from unmasked.engine.rows import Batch
-from unmasked.errors import InputError, InterruptedWarning
+from unmasked.errors import InputError
 from unmasked.masking import Token
 from unmasked.masklaws import Bernoulli
+from unmasked.networks import MLP
+from unmasked.samplers import ConcreteTopK
 
 ONE = Settings((0.1,), (0,))
 
@@ -230,22 +232,67 @@ def test_what_is_practised_starts_as_told() -> None:
 def test_control_c_while_practising_keeps_the_checkpoint_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no selector yet; the next call goes on to the result of an unbroken one."""
+    """There is no selector yet, so nothing is said to be kept; the next call goes on from there."""
     what, training = exchanged(predictor_first=True), replace(FAST, epochs=3)
-    path = tmp_path / "run.pt"
-    whole = Program.validate
-    calls = []
+    path, losses = tmp_path / "run.pt", Program.losses
+    steps: list[frozenset[str]] = []
+    pressed = 7  # in the second of three epochs of five steps
 
-    def cut(self: Program, trains: frozenset[str]) -> dict[str, Tensor]:
-        calls.append(trains)
-        if len(calls) == 2:
+    def counted(self: Program, trains: frozenset[str], *arguments: Any) -> dict[str, Tensor]:
+        steps.append(trains)
+        if len(steps) == pressed:
             signal.raise_signal(signal.SIGINT)
-        return whole(self, trains)
+        return losses(self, trains, *arguments)
 
-    monkeypatch.setattr(Program, "validate", cut)
-    with pytest.warns(InterruptedWarning), pytest.raises(KeyboardInterrupt):
+    whole = train(what, ONE, training)
+    monkeypatch.setattr(loop, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(loop, "_SAVING_SHARE", 0)
+    monkeypatch.setattr(Program, "losses", counted)
+    with pytest.raises(KeyboardInterrupt):
         train(what, ONE, training, path)
-    monkeypatch.setattr(Program, "validate", whole)
-    assert [file.name for file in tmp_path.iterdir()] == []
-    assert train(what, ONE, training, path).scores == train(what, ONE, training).scores
+    assert [file.name for file in tmp_path.iterdir()] == ["run-practice.pt"]
+    steps.clear()
+    pressed = 0
+    assert train(what, ONE, training, path).scores == whole.scores
+    assert [len(trains) for trains in steps] == [1] * 10 + [2] * 15
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run-practice.pt", "run.pt"]
+
+
+def test_the_noise_of_a_practice_does_not_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither do the orders of rows: what follows is another phase."""
+    noise, seen = Program.noise, []
+
+    def noted(
+        self: Program, trains: frozenset[str], rows: int, phase: int, step: int, *more: int
+    ) -> dict[str, Tensor]:
+        found = noise(self, trains, rows, phase, step, *more)
+        seen.append((phase, step, float(found["predictor"].sum())))
+        return found
+
+    monkeypatch.setattr(Program, "noise", noted)
+    train(exchanged(predictor_first=True), ONE, replace(FAST, epochs=2))
+    assert [(phase, step) for phase, step, _ in seen] == [(p, s) for p in (0, 1) for s in range(10)]
+    assert len({value for _, _, value in seen}) == 20
+
+
+@pytest.mark.parametrize("wrong", ["k", "start"])
+def test_what_follows_a_practice_is_looked_at_before_it(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = train(method(MLP((5,))), ONE, replace(FAST, epochs=1)).stacks["selector"]
+    monkeypatch.setattr(Program, "losses", lambda *_: pytest.fail("a step was taken"))
+    what = methods.real_x(
+        Token(), Bernoulli(), TINY, TINY, ConcreteTopK(2), predictor_first=True, exchange=True
+    )
+    with pytest.raises(InputError, match="largest, 2" if wrong == "k" else "own architecture"):
+        fit(
+            what,
+            Settings((1, 3) if wrong == "k" else (1, 2)),
+            data(),
+            data(),
+            FAST,
+            device="cpu",
+            dtype=torch.float64,
+            show=False,
+            start={"selector": other} if wrong == "start" else None,
+        )

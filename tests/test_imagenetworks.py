@@ -122,7 +122,6 @@ def test_compiled_networks_are_the_same_and_are_compiled_once(factory: Any, trai
 
 
 @pytest.mark.parametrize("works", [True, False], ids=["a compiler", "none"])
-@pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor")
 def test_a_step_is_the_same_where_no_compiler_works(
     works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,14 +109,21 @@ def test_halves_give_the_result_of_the_whole(name: str, memory: Memory) -> None:
         assert memory.started == expected
 
 
+@pytest.mark.parametrize(
+    ("fits", "expected"),
+    [(2, [1, 2, 6, 3, 1, 2, 3, 1, 2]), (1, [1, 2, 1, 1, 6, 3, 1, 2, 1, 1, 3, 1, 2, 1, 1])],
+    ids=["two fit", "one fits"],
+)
 @halved
-def test_halves_start_from_what_their_own_worlds_have_practised(memory: Memory) -> None:
-    """A predictor for each world is trained first, all in one; then their settings in halves."""
+def test_halves_start_from_what_their_own_worlds_have_practised(
+    fits: int, expected: list[int], memory: Memory
+) -> None:
+    """A predictor for each world is trained first, then their settings; the first is looked at."""
     what, settings = exchanged(predictor_first=True), Settings((0.0, 0.2, 1.0), SEEDS)
     rows: Any = [data(60, seed=10 + seed) for seed in SEEDS]
-    whole, memory.started, memory.fits = train(what, settings, BRIEF, learn=rows), [], 2
+    whole, memory.started, memory.fits = train(what, settings, BRIEF, learn=rows), [], fits
     assert_same_result(train(what, settings, BRIEF, learn=rows), whole)
-    assert memory.started == [1, 2, 6, 3, 1, 2, 3, 1, 2]  # the first is only looked at
+    assert memory.started == expected
 
 
 @pytest.mark.parametrize("name", ["REAL-X", "L2X"])
@@ -309,7 +316,6 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 @halved
-@pytest.mark.filterwarnings("ignore::unmasked.InterruptedWarning")
 def test_control_c_in_the_first_half_has_nothing_to_keep_of_the_other(
     tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

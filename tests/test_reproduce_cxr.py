@@ -28,7 +28,13 @@ from unmasked.reproduce import images as job
 from unmasked.reproduce.cxr import _films, drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
 from unmasked.reproduce.imagemasks import read_masks
-from unmasked.reproduce.imagerecipes import EXPLAINERS, OURS, Evaluation, ImageRecipe
+from unmasked.reproduce.imagerecipes import (
+    EXPLAINERS,
+    OURS,
+    Evaluation,
+    ImageRecipe,
+    with_epochs,
+)
 from unmasked.reproduce.imagetraining import Found
 from unmasked.samplers import ConcreteTopK
 from unmasked.superpixels import Superpixels
@@ -149,6 +155,21 @@ def test_a_method_of_ours_has_a_row_but_no_figure_of_the_papers(own: str, tmp_pa
     assert "under its own predictor, eAUROC" in sentence
     assert "(paper" not in sentence
     assert sentence.startswith(f"{own} at {'k' if own == 'REAL-X-K' else 'λ'} = ")
+
+
+def test_a_predictor_that_does_not_start_trained_learns_from_random_masks_first() -> None:
+    for recipe, first in ((tuned(), False), (quick(), True)):
+        for own in OURS:
+            assert {what.predictor_first for what, _ in recipe.programs(own)} == {first}
+
+
+def test_other_epochs_hold_for_all_that_is_trained() -> None:
+    assert tuned().options("REAL-X").predictor_epochs == tuned().options("start").epochs == 96
+    recipe = with_epochs(tuned(), 3)
+    every = [recipe.training, *recipe.own_training.values()]
+    every += [how.training for how in recipe.evaluators.values() if how.training]
+    assert len(every) > 8
+    assert {(one.epochs, one.predictor_epochs) for one in every} == {(3, None)}
 
 
 def test_methods_of_ours_are_run_where_they_are_asked_for() -> None:

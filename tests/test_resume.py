@@ -16,7 +16,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from small_runs import FAST, SIX, TINY_BATCH, Dropped, data, method, numbers, score_by_hand, train
+from small_runs import (
+    FAST,
+    SIX,
+    TINY_BATCH,
+    Dropped,
+    data,
+    exchanged,
+    method,
+    numbers,
+    score_by_hand,
+    train,
+)
 
 from unmasked.engine import Method, Settings, Trained, Training, loop
 from unmasked.engine.program import Program
@@ -35,6 +46,7 @@ RUNS: dict[str, tuple[Method, Training]] = {
         method(predictor_first=True),
         replace(SHORT, epochs=2, predictor_epochs=4),
     ),
+    "exchanged masks after a practice": (exchanged(predictor_first=True), SHORT),
     "evaluator": (method(explains=False), SHORT),
     "batch norm": (method(TINY_BATCH), SHORT),
     "a price that rises": (method(), replace(SHORT, price_rise=0.8)),

@@ -211,11 +211,14 @@ def sparsity_path(
 def _label_sides(x: NDArray[Any], y: NDArray[Any]) -> list[tuple[bool, bool]]:
     """Where a label stands beside its point of a path from left to right: (left, above).
 
-    Left where the next point is near, so that of two neighbours each has a side of its own; above
-    where the point lies over the middle of its neighbours, and the line leaves it downwards.
+    Left where the next point is near, so that of two neighbours each has a side of its own, unless
+    there the axis stands; above where the point lies over the middle of its neighbours, and the
+    line leaves it downwards.
 
     >>> _label_sides(np.array([0.41, 0.45, 0.46, 0.65]), np.array([0.887, 0.893, 0.894, 0.89]))
     [(True, False), (True, True), (False, True), (False, False)]
+    >>> _label_sides(np.array([0.0, 0.0, 0.03, 0.6]), np.array([0.5, 0.5, 0.7, 0.9]))
+    [(False, True), (False, False), (False, True), (False, True)]
     """
     near = _NEAR * max(float(x[-1]), 1e-9)
     sides = []
@@ -223,7 +226,7 @@ def _label_sides(x: NDArray[Any], y: NDArray[Any]) -> list[tuple[bool, bool]]:
         to_next = x[i + 1] - own if i + 1 < len(x) else np.inf
         to_last = own - x[i - 1] if i else np.inf
         beside = [y[j] for j in (i - 1, i + 1) if 0 <= j < len(y)]
-        left = bool(to_next < near and to_next <= to_last)
+        left = bool(own > 2 * near and to_next < near and to_next <= to_last)
         sides.append((left, bool(height >= np.mean(beside)) if beside else True))
     return sides
 

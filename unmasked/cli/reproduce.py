@@ -37,7 +37,10 @@ Sparsities = Annotated[str | None, typer.Option(help="Grid of λ.  [default: the
 FirstSeed = Annotated[
     int, typer.Option(help="The first of them; runs with other seeds can be joined.")
 ]
-Ks = Annotated[str | None, typer.Option(help="Grid of L2X's k.  [default: the preset's]")]
+Ks = Annotated[
+    str | None,
+    typer.Option(help="Grid of k (L2X; of images also REAL-X-K).  [default: the preset's]"),
+]
 app = typer.Typer(
     help="Make the tables of the paper, ours beside the published figures.",
     no_args_is_help=True,

@@ -73,16 +73,29 @@ def fit(
                 f"start must have networks of {' or '.join(known)}, one for each of the "
                 f"{len(settings.seeds)} worlds, but has {stack.count} of {name!r}."
             )
-    job = _Job(method, settings, rows, held_out, options, where, dtype, path, show, title, begin)
+    job = _Job(
+        method,
+        settings,
+        rows,
+        held_out,
+        options,
+        where,
+        dtype,
+        path,
+        show,
+        title,
+        begin,
+        first_phase=_first_phase(begin),
+    )
     practice = method.practice
     return _fit(job) if practice is None else _fit_after(practice, job)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be trained, and where; the names are those of `fit`.
+    """What is to be trained, and where, as `fit` was told: ``rows`` to learn from, ``held_out``.
 
-    pieces : each batch goes through the networks in so many parts.
+    pieces, first_phase, part : see `train`.
     """
 
     method: Method
@@ -97,6 +110,8 @@ class _Job:
     title: str
     start: Mapping[str, Stack]
     pieces: int = 1
+    first_phase: int = 0
+    part: bool = False
 
     def program(self) -> Program:
         precision = torch.bfloat16 if self.training.precision == "bfloat16" else None
@@ -112,16 +127,16 @@ class _Job:
             self.start,
         )
 
-    def first_setting(self) -> _Job:
-        """The same for one setting, on the CPU."""
-        settings = Settings(self.settings.levels[:1], self.settings.seeds[:1])
+    def one_setting(self) -> _Job:
+        """The same for the largest level of one world, on the CPU."""
+        cpu = torch.device("cpu")
         return replace(
             self,
-            settings=settings,
+            settings=Settings((max(self.settings.levels),), self.settings.seeds[:1]),
             rows=self.rows[:1],
             held_out=self.held_out[:1],
-            device=torch.device("cpu"),
-            start={},
+            device=cpu,
+            start={name: _some(stack, slice(1)).to(cpu) for name, stack in self.start.items()},
         )
 
     def path_with(self, ending: str | int) -> Path | None:
@@ -133,12 +148,15 @@ class _Job:
 def _fit_after(practice: Method, job: _Job) -> Trained:
     """Train the predictor by itself, one for all levels of a world; then everything from there."""
     training, start = job.training, job.start
+    own = {name: stack for name, stack in start.items() if name in practice.learners}
+    phase = _first_phase(own)
     later = replace(
         job,
         method=replace(job.method, predictor_first=False),
         training=replace(training, selector_delay=0.0),  # its predictor will have learned
+        first_phase=phase + 1,
     )
-    later.first_setting().program()  # what it refuses is refused before the practice
+    later.one_setting().program()  # what it refuses is refused before the practice
     first = _fit(
         replace(
             job,
@@ -146,13 +164,19 @@ def _fit_after(practice: Method, job: _Job) -> Trained:
             settings=replace(job.settings, levels=(0.0,)),
             training=replace(training, epochs=training.predictor_epochs or training.epochs),
             path=job.path_with("practice"),
-            start={name: stack for name, stack in start.items() if name in practice.learners},
+            start=own,
+            first_phase=phase,
+            title=f"{job.title}, predictor",
+            part=True,
         )
     )
-    if first.interrupted:
-        raise KeyboardInterrupt  # nothing to explain with yet; the checkpoint stays
     begin = {**start, "predictor": first.stacks["predictor"]}
     return _fit(replace(later, start=begin)).after(first)
+
+
+def _first_phase(start: Mapping[str, Stack]) -> int:
+    """What comes trained may have seen the noise of phase 0."""
+    return 1 if start else 0
 
 
 def _fit(job: _Job) -> Trained:
@@ -166,7 +190,16 @@ def _fit(job: _Job) -> Trained:
         whole = program.needs_whole_batches
         if whole and job.pieces > 1:  # memory ran out before the networks were there to be asked
             raise torch.OutOfMemoryError
-        return train(program, job.training, job.path, job.show, job.title, job.pieces)
+        return train(
+            program,
+            job.training,
+            job.path,
+            job.show,
+            job.title,
+            job.pieces,
+            job.first_phase,
+            part=job.part,
+        )
     except torch.OutOfMemoryError:
         if one and (whole or 2 * job.pieces > batch):
             raise InputError(
@@ -194,16 +227,16 @@ def _fit(job: _Job) -> Trained:
         MemoryWarning,
         stacklevel=3,
     )
-    parts = []
-    for i, half in enumerate(_halves(job)):
-        part = _fit(replace(half, path=job.path_with(i + 1), pieces=1))
-        if part.interrupted and i == 0:
-            raise KeyboardInterrupt  # the other half has not started; the checkpoint stays
-        parts.append(part)
-    return Trained.join(parts)
+    first, second = _halves(job)
+    return Trained.join(
+        [
+            _fit(replace(first, path=job.path_with(1), pieces=1, part=True)),
+            _fit(replace(second, path=job.path_with(2), pieces=1)),
+        ]
+    )
 
 
-def _halves(job: _Job) -> list[_Job]:
+def _halves(job: _Job) -> tuple[_Job, _Job]:
     """Half of the worlds each; of a single world, half of the levels each."""
     settings = job.settings
 
@@ -213,28 +246,28 @@ def _halves(job: _Job) -> list[_Job]:
     def levels(data: list[Data], part: slice) -> list[Data]:
         return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
 
-    if len(settings.seeds) > 1:
-        middle = len(settings.seeds) // 2
-        return [
-            replace(
+    def half(part: slice, *, of_worlds: bool) -> _Job:
+        if not of_worlds:
+            return replace(
                 job,
-                settings=replace(settings, seeds=settings.seeds[part]),
-                rows=worlds(job.rows, part),
-                held_out=worlds(job.held_out, part),
-                start={name: _some(stack, part) for name, stack in job.start.items()},
+                settings=replace(settings, levels=settings.levels[part]),
+                rows=levels(job.rows, part),
+                held_out=levels(job.held_out, part),
             )
-            for part in (slice(None, middle), slice(middle, None))
-        ]
-    middle = len(settings.levels) // 2
-    return [
-        replace(
+        return replace(
             job,
-            settings=replace(settings, levels=settings.levels[part]),
-            rows=levels(job.rows, part),
-            held_out=levels(job.held_out, part),
+            settings=replace(settings, seeds=settings.seeds[part]),
+            rows=worlds(job.rows, part),
+            held_out=worlds(job.held_out, part),
+            start={name: _some(stack, part) for name, stack in job.start.items()},
         )
-        for part in (slice(None, middle), slice(middle, None))
-    ]
+
+    several = len(settings.seeds) > 1
+    middle = len(settings.seeds if several else settings.levels) // 2
+    return (
+        half(slice(None, middle), of_worlds=several),
+        half(slice(middle, None), of_worlds=several),
+    )
 
 
 def _some(stack: Stack, part: slice) -> Stack:

@@ -52,10 +52,17 @@ class _Run:
     """One call of `fit`."""
 
     def __init__(
-        self, program: Program, training: Training, path: Path | None, pieces: int = 1
+        self,
+        program: Program,
+        training: Training,
+        path: Path | None,
+        pieces: int = 1,
+        first_phase: int = 0,
+        *,
+        part: bool = False,
     ) -> None:
         self.program, self.training, self.path = program, training, path
-        self.pieces = pieces
+        self.pieces, self.first_phase, self.part = pieces, first_phase, part
         self.phases = program.method.phases
         self.state = _State()
         self.started = self.saved_at = time.monotonic()
@@ -71,6 +78,7 @@ class _Run:
             networks = {name: str(stack.template) for name, stack in stacks.items()}
             self.name = checkpoint.fingerprint(
                 f"{parts} {[sorted(p) for p in m.phases]} {training} {program.settings} "
+                f"{first_phase} "
                 f"{program.dtype} {program.device.type} {networks}",
                 [*data, *(t for stack in stacks.values() for t in stack.state().values())],
             )
@@ -115,6 +123,11 @@ class _Run:
         return program.device.type == "cuda" and work >= least
 
     @property
+    def _phase(self) -> int:
+        """The phase that runs, counted from the first of all runs that follow each other."""
+        return self.first_phase + self.state.phase
+
+    @property
     def trains(self) -> frozenset[str]:
         return self.phases[self.state.phase]
 
@@ -143,7 +156,7 @@ class _Run:
             self.save_now()
 
     def _cut_short(self) -> bool:
-        if self.state.phase + 1 < len(self.phases) or self._waiting:
+        if self.part or self.state.phase + 1 < len(self.phases) or self._waiting:
             raise KeyboardInterrupt  # nothing to explain with yet; the checkpoint stays
         self._restore_best()
         return True
@@ -174,7 +187,7 @@ class _Run:
         """One pass over the rows; False if the user asked to stop on the way."""
         program, state = self.program, self.state
         batch, steps = self._batch, self._steps
-        order = program.orders(program.seeds, state.phase, state.epoch)  # (W, rows)
+        order = program.orders(program.seeds, self._phase, state.epoch)  # (W, rows)
         slots = program.slots(self.trains)
         active = self._active(slots)
         if self.total is None or len(self.total) != len(slots):
@@ -188,7 +201,7 @@ class _Run:
             for optimiser in self.optimisers.values():
                 optimiser.set_pace(now, self._epochs() * steps)
             self._set_price(now)
-            self.total += self.stepper(rows, state.phase, now, active)
+            self.total += self.stepper(rows, self._phase, now, active)
             self.summed += 1
         return True
 
@@ -241,7 +254,7 @@ class _Run:
             self.keeper.update(slots, scores["score"], state.epoch, self._current())
         state.history.append(
             {
-                "phase": state.phase,
+                "phase": self._phase,
                 "trains": sorted(self.trains),
                 "epoch": state.epoch,
                 "waiting": self._waiting,
@@ -372,12 +385,17 @@ def train(
     show: Show,
     title: str,
     pieces: int = 1,
+    first_phase: int = 0,
+    *,
+    part: bool = False,
 ) -> Trained:
     """Train one program from its start, or from its checkpoint, to the end.
 
     ``pieces``: each batch goes through the networks in so many parts, to the same result.
+    ``first_phase``: how many phases went before in other programs; their noise does not come back.
+    ``part``: alone the result is of no use, so Ctrl-C keeps the checkpoint only.
     """
-    run = _Run(program, training, path, pieces)
+    run = _Run(program, training, path, pieces, first_phase, part=part)
     if path is not None and not run.resume():
         checkpoint.check_writable(path)  # noticed before the work, not after
     with (

@@ -6,7 +6,9 @@ method         the predictor learns from     the selector
 REAL-X         random masks                  Bernoulli, REBAR
 REAL-X-STEP    the same, finished first      Bernoulli, REBAR
 REAL-X,        random masks, and the         Bernoulli, REBAR
-exchanged      selector's of other rows
+exchanged      selector's of other rows;
+               with predictor_first random
+               ones alone before that
 BASE-X         the selector's own masks      Bernoulli, REBAR
 INVASE         the selector's own masks      Bernoulli, score function less
                                              a baseline that sees everything

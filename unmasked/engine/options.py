@@ -28,9 +28,10 @@ class Training:
         than the data shrinks to the data.
     learning_rate : the predictor's peak rate under "one-cycle", its rate under "constant".
     selector_learning_rate : the same for the selector.
-    selector_delay : share of the steps that a selector waits when it is trained beside its
-        predictor. Without a wait it drops features before the predictor can use them; with a
-        long one the predictor has memorised training rows, and showing everything looks best.
+    selector_delay : share of the steps that a selector waits when it is trained beside a
+        predictor that starts with it. Without a wait it drops features before the predictor can
+        use them; with a long one the predictor has memorised training rows, and showing
+        everything looks best.
     price_rise : share of the selector's steps over which the price rises evenly from 0 to λ. A
         high price at once drops all features alike before the selector knows which are needed;
         none of many then comes back. Scores, best epochs and patience go by the whole price all the
@@ -49,9 +50,9 @@ class Training:
         a batch, (batch, columns) or images (batch, channels, height, width), u uniform numbers
         (batch, 8) to take its chances from, so that runs repeat. `Shift` moves images. Targets stay
         those of the row as it was.
-    predictor_epochs : passes of a predictor that is finished before its selector starts
-        (``predictor_first``); None: as many as the selector has. It has every mask to learn, the
-        selector only good ones. Where nothing is finished first, as in EVAL-X, ``epochs`` holds.
+    predictor_epochs : passes of a predictor before its selector starts (``predictor_first``);
+        None: as many as the selector has. It has every mask to learn, the selector only good
+        ones. Where all start together, and in EVAL-X, ``epochs`` holds.
     """
 
     epochs: int | None = None

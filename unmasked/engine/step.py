@@ -170,7 +170,8 @@ class Stepper:
     def _compile(self, compiled: ExitStack) -> None:
         """Compile the losses, or networks that run one at a time, for as long as ``compiled`` is
         open; where no compiler works, the graph is captured without."""
-        torch.compiler.reset()  # each program is compiled once; torch counts them per function
+        # once for each program, and again when settings have left it: torch counts per function
+        torch.compiler.reset()
         stacks = self.program.stacks.values()
         if any(stack.mode == "each" for stack in stacks):
             for stack in stacks:

@@ -55,9 +55,8 @@ class Trained:
 
     def after(self, first: Trained) -> Trained:
         """The same with the history and the time of what was trained before it."""
-        phases = 1 + max((note["phase"] for note in first.history), default=-1)
-        later = [{**note, "phase": note["phase"] + phases} for note in self.history]
-        return replace(self, history=[*first.history, *later], seconds=first.seconds + self.seconds)
+        history = [*first.history, *self.history]
+        return replace(self, history=history, seconds=first.seconds + self.seconds)
 
     @classmethod
     def join(cls, parts: Sequence[Trained]) -> Trained:

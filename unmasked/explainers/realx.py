@@ -41,8 +41,8 @@ class RealX(Priced):
         selector maps standardised rows to one logit per feature; the predictor maps the masker's
         output to one logit per class.
     predictor_first : finish the predictor, then train the selector ("REAL-X-STEP"); by default
-        both move in every step, as in the paper's Algorithm 1. With ``exchange`` it goes on
-        learning beside the selector.
+        both move in every step, as in the paper's Algorithm 1. With ``exchange`` it first learns
+        from random masks alone, then goes on beside the selector.
     exchange : half of the predictor's rows are hidden by what the selector draws for *another*
         row, the others by random masks. No mask knows the row that it is put on, so the predictor
         still cannot learn a code, but it meets selections as sparse and as shaped as the

@@ -54,8 +54,8 @@ class ImageRecipe:
     tolerance : the sparsest setting whose validation accuracy is within this of FULL's is chosen;
         if none is, the one with the largest accuracy, and its row says so.
     reader : the network that reads masks alone; None: the predictor.
-    predictor_first : REAL-X's predictor is finished before its selectors start; with exchanged
-        masks it has learned from random ones before, unless it starts trained.
+    predictor_first : REAL-X's predictor is finished before its selectors start; one that will meet
+        exchanged masks learns from random ones first, unless its method is in ``warm``.
     warm : methods whose learners (INVASE's baseline too) start as a predictor that has learned
         from random masks (of the recipe's law, trained with the options named "start").
     rows : how many training images to use; None: all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unmasked.report.page import TableBlock
-from unmasked.reproduce.subjects import BUDGET, METHODS, MNIST, Subject
+from unmasked.reproduce.subjects import METHODS, MNIST, WITH_K, Subject
 from unmasked.reproduce.summary import (
     NOTHING,
     Figure,
@@ -213,7 +213,7 @@ def image_lead(rows: list[dict[str, Any]], subject: Subject = MNIST) -> list[str
         key = "auroc" if len(subject.classes) == 2 else "acc"
         said = key.upper()
         found.append(
-            f"{name} at {'k' if name in ('L2X', BUDGET) else 'λ'} = {own.setting} shows "
+            f"{name} at {'k' if name in WITH_K else 'λ'} = {own.setting} shows "
             f"{100 * own.metrics['fraction'].mean:.2f}% of the {subject.unit}: {said} "
             f"{mean(name, key)} under its own predictor{theirs.get(key, '')}, e{said} "
             f"{mean(name, 'e' + key)} under the paper's evaluator{theirs.get('e' + key, '')} and "

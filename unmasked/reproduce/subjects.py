@@ -8,7 +8,9 @@ from dataclasses import dataclass
 EXCHANGE = "REAL-X-EXCHANGE"
 """REAL-X whose predictor learns from other images' selections too; ours, not the paper's."""
 BUDGET = "REAL-X-K"
-"""The same with L2X's selector: exactly k in every image; ours too."""
+"""The same with L2X's way of drawing: exactly k in every image; ours too."""
+WITH_K = ("L2X", BUDGET)
+"""Methods whose settings are numbers k; the others' are prices λ."""
 METHODS = ("FULL", "REAL-X", EXCHANGE, BUDGET, "L2X", "INVASE", "BASE-X")
 
 
