@@ -64,8 +64,8 @@ TUNED = (
     "Predictors that learn from random masks before any selector starts have 96 epochs: REAL-X's "
     "mean log-likelihood less λ · fraction on validation films is −0.519 and −0.513 at λ = 0.5 and "
     "−0.570 and −0.564 at λ = 1 (seeds 0 and 1, one run each), with 24 −0.542 and −0.512, −0.586 "
-    "and −0.646. Another run of seed 1 ended with 1.7 superpixels at λ = 1 instead of 23. The effect "
-    "on the other methods was not measured.",
+    "and −0.646. Another run of seed 1 ended with 1.7 superpixels at λ = 1 instead of 23. The "
+    "effect on the other methods was not measured.",
 )
 QUICK = (
     "Small networks (CNN, UNet), films of 64 × 64 pixels where nothing else is asked for, 1,500 "
