@@ -409,6 +409,8 @@ def test_joined_results_are_those_of_their_parts_in_order() -> None:
     assert whole.epochs == parts[0].epochs + parts[1].epochs
     assert [note["part"] for note in whole.history] == [0] * 10 + [1] * 10
     assert [{**note, "part": 0} for note in parts[0].history] == whole.history[:10]
+    more = Trained.join([whole, parts[0]])
+    assert [note["part"] for note in more.history] == [0] * 10 + [1] * 10 + [2] * 10
     assert whole.seconds == pytest.approx(parts[0].seconds + parts[1].seconds)
     assert not whole.interrupted
     for kind in ("predictors", "selectors"):

@@ -60,8 +60,12 @@ class Trained:
 
     @classmethod
     def join(cls, parts: Sequence[Trained]) -> Trained:
-        """Settings that were trained in several programs, in order."""
+        """Settings that were trained in several programs, in order; history says which ("part")."""
         first = parts[0]
+        history: list[dict[str, Any]] = []
+        for part in parts:  # one may be joined itself: its parts are counted on
+            before = 1 + max((note["part"] for note in history), default=-1)
+            history += [{**note, "part": before + note.get("part", 0)} for note in part.history]
         stacks: dict[str, Stack] = {
             name: Stack.join([part.stacks[name] for part in parts]) for name in first.stacks
         }
@@ -69,7 +73,7 @@ class Trained:
             stacks,
             [score for part in parts for score in part.scores],
             [epoch for part in parts for epoch in part.epochs],
-            [{"part": i, **note} for i, part in enumerate(parts) for note in part.history],
+            history,
             any(part.interrupted for part in parts),
             sum(part.seconds for part in parts),
         )
