@@ -476,9 +476,9 @@ def test_results_of_something_else_are_not_overwritten(content: str, tmp_path: P
     [
         ({"prices": (0.1, 0.2, 0.1)}, "sparsity must list different numbers"),
         ({"prices": ()}, "sparsity must list different numbers"),
-        ({"prices": (-0.1,)}, "at least 0 but the grid holds -0.1"),
-        ({"prices": (float("nan"),)}, "at least 0 but the grid holds nan"),
-        ({"prices": (float("inf"),)}, "at least 0 but the grid holds inf"),
+        ({"prices": (-0.1,)}, "at least 0 but is -0.1"),
+        ({"prices": (float("nan"),)}, "at least 0 but is nan"),
+        ({"prices": (float("inf"),)}, "at least 0 but is inf"),
         ({"numbers": (2, 2)}, "k must list different whole numbers"),
         ({"numbers": (3, 12)}, "at most the number of features, 11, but is 12"),
         ({"numbers": (0,)}, "k must be a whole number above 0 but is 0"),

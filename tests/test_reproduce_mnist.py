@@ -20,11 +20,12 @@ from unmasked.networks import MLP
 from unmasked.reproduce import images as job
 from unmasked.reproduce.imagefigures import View
 from unmasked.reproduce.imagemasks import read_masks
-from unmasked.reproduce.imagerecipes import ImageRecipe, check_grid, paper, preset, quick, tuned
+from unmasked.reproduce.imagerecipes import ImageRecipe, paper, preset, quick, tuned
 from unmasked.reproduce.images import _choose
 from unmasked.reproduce.imagetables import image_tables
 from unmasked.reproduce.imagetraining import Found, Parts, Rows, Workshop
 from unmasked.reproduce.mnist import run_mnist
+from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import to_text
 from unmasked.reproduce.subjects import CXR, MNIST, Subject
 from unmasked.reproduce.training import Place
@@ -276,15 +277,16 @@ def test_each_k_is_a_program_of_its_own() -> None:
     [
         ({"prices": (1.0, 1.0)}, "different numbers"),
         ({"prices": ()}, "different numbers"),
-        ({"prices": (-1.0,)}, "from 0"),
-        ({"numbers": (1, 1)}, "different numbers"),
-        ({"numbers": (0,)}, "from 1 to the 784"),
-        ({"numbers": (785,)}, "from 1 to the 784"),
+        ({"prices": (-1.0,)}, "at least 0"),
+        ({"numbers": (1, 1)}, "different whole numbers"),
+        ({"numbers": (0,)}, "a whole number above 0"),
+        ({"numbers": (785,)}, "at most the number of features, 784"),
     ],
 )
 def test_impossible_grids_are_refused(changes: dict[str, Any], words: str) -> None:
+    recipe = replace(paper(), **changes)
     with pytest.raises(InputError, match=words):
-        check_grid(replace(paper(), **changes), 784)
+        check_grid(recipe.prices, recipe.numbers, 784)
 
 
 def test_two_samples_of_each_class_are_the_first_ones() -> None:
@@ -323,7 +325,7 @@ def run(*arguments: str) -> Any:
         (["--methods", "REALX"], "did you mean REAL-X?"),
         (["--methods", "L2X,L2X"], "different names"),
         (["--seeds", "0"], "at least 1"),
-        (["--ks", "1,1000"], "from 1 to the 784"),
+        (["--ks", "1,1000"], "at most the number of features, 784"),
         (["--ks", "1.5"], "whole numbers"),
         (["--sparsities", "1,1"], "different numbers"),
         (["--data", "nowhere"], "nowhere"),

@@ -144,6 +144,7 @@ def mnist(
         from unmasked.data.mnist import mnist as load
         from unmasked.reproduce import imagerecipes as recipes
         from unmasked.reproduce.mnist import run_mnist
+        from unmasked.reproduce.recipes import check_grid
 
         recipe = recipes.preset(preset)
         numbered = _seeds(seeds, first_seed)
@@ -155,7 +156,7 @@ def mnist(
         )
         if epochs is not None:
             recipe = recipes.with_epochs(recipe, epochs)
-        recipes.check_grid(recipe, recipes.PIXELS)
+        check_grid(recipe.prices, recipe.numbers, recipes.PIXELS)
         folder = out or Path(f"mnist-{recipe.name}")
         result = run_mnist(
             folder,
@@ -212,6 +213,7 @@ def cxr(
         from unmasked.reproduce import cxrrecipes
         from unmasked.reproduce import imagerecipes as recipes
         from unmasked.reproduce.cxr import check_hearts, drawn_films, run_cxr
+        from unmasked.reproduce.recipes import check_grid
 
         recipe = cxrrecipes.preset(preset)
         numbered = _seeds(seeds, first_seed)
@@ -227,7 +229,7 @@ def cxr(
         recipe = cxrrecipes.with_cells(replace(recipe, prices=prices, numbers=numbers), grid)
         if epochs is not None:
             recipe = recipes.with_epochs(recipe, epochs)
-        recipes.check_grid(recipe, grid**2)
+        check_grid(recipe.prices, recipe.numbers, grid**2)
         if hearts is not None:
             check_hearts(hearts)
         drawn = data == "phantom"

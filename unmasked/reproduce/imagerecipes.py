@@ -10,7 +10,6 @@ from torch import nn
 
 from unmasked import methods
 from unmasked.engine import Method, Training
-from unmasked.errors import InputError
 from unmasked.masking import Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP
@@ -320,19 +319,3 @@ def with_epochs(recipe: ImageRecipe, epochs: int) -> ImageRecipe:
             for ending, how in recipe.evaluators.items()
         },
     )
-
-
-def check_grid(recipe: ImageRecipe, features: int) -> None:
-    """Refuse grids with impossible or repeated values before any work."""
-    prices, numbers = recipe.prices, recipe.numbers
-    if not prices or len(set(prices)) < len(prices) or not all(0 <= p < 1e30 for p in prices):
-        raise InputError(
-            f"the grid of sparsity must list different numbers from 0 but is {list(prices)}."
-        )
-    if not numbers or len(set(numbers)) < len(numbers):
-        raise InputError(f"the grid of k must list different numbers but is {list(numbers)}.")
-    if not all(1 <= k <= features for k in numbers):
-        raise InputError(
-            f"k must be a whole number from 1 to the {features} features but the grid is "
-            f"{list(numbers)}."
-        )

@@ -36,9 +36,10 @@ from unmasked.report.results import (
 from unmasked.reproduce.folder import check_same_preset, mark
 from unmasked.reproduce.imagefigures import Drawn, View, write_figures
 from unmasked.reproduce.imagemasks import write_masks
-from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe, check_grid
+from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe
 from unmasked.reproduce.imagetables import RANDOM, image_lead, image_tables
 from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
+from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.subjects import Subject
@@ -81,7 +82,8 @@ def run_images(
     """Train all methods, evaluate them, write results.json, tables, figures and the gallery."""
     started = time.monotonic()
     parts = pictures.parts
-    check_grid(recipe, parts.features(recipe.bound(parts.shape).masker))
+    features = parts.features(recipe.bound(parts.shape).masker)
+    check_grid(recipe.prices, recipe.numbers, features)
     prepare_folder(folder)
     check_same_preset(folder, recipe.name)
     facts = provenance(command)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-import numpy as np
-
 from unmasked import methods
 from unmasked.engine import Method, Training
 from unmasked.errors import InputError
@@ -17,6 +15,7 @@ from unmasked.masking import Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory, SetMLP
 from unmasked.samplers import RebarBernoulli
+from unmasked.sparsity import check_sparsity
 
 DATASETS = ("S1", "S2", "S3")
 EXPLAINERS = ("REAL-X", "L2X", "INVASE", "BASE-X", "REAL-X-STEP")
@@ -291,13 +290,7 @@ def one_of(what: str, name: str, known: tuple[str, ...]) -> str:
     raise InputError(f"{what} must be one of {', '.join(known)} but is {name!r}{advice}")
 
 
-def check_grid(recipe: Recipe) -> None:
-    """Refuse grids with impossible or repeated values before any work."""
-    for price in recipe.prices:
-        if not np.isfinite(price) or price < 0:
-            raise InputError(f"sparsity must be at least 0 but the grid holds {price!r}.")
-    if not recipe.prices or len(set(recipe.prices)) < len(recipe.prices):
-        raise InputError(
-            f"the grid of sparsity must list different numbers but is {list(recipe.prices)}."
-        )
-    check_k(list(recipe.numbers), FEATURES)
+def check_grid(prices: tuple[float, ...], numbers: tuple[int, ...], features: int) -> None:
+    """Refuse grids of λ and k with impossible or repeated values before any work."""
+    check_sparsity(list(prices))
+    check_k(list(numbers), features)

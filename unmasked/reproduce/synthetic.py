@@ -22,7 +22,7 @@ from unmasked.report.results import (
 from unmasked.reproduce.folder import check_same_preset, mark
 from unmasked.reproduce.judging import Judge, Masks, choose_settings, exact, quality, scores
 from unmasked.reproduce.lead import lead
-from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, Recipe, check_grid
+from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, FEATURES, Recipe, check_grid
 from unmasked.reproduce.render import write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.tables import tables
@@ -52,7 +52,7 @@ def run_synthetic(
 ) -> Reproduction:
     """Train all methods, evaluate them in every way, write results.json and the tables."""
     started = time.monotonic()
-    check_grid(recipe)
+    check_grid(recipe.prices, recipe.numbers, FEATURES)
     prepare_folder(folder)
     check_same_preset(folder, recipe.name)
     facts = provenance(command)
