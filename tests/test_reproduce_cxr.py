@@ -324,7 +324,7 @@ def test_cells(arguments: tuple[int, int | None, int | None], expected: int) -> 
         (["--superpixel-size", "0"], "from 1 to the film's 64"),
         (["--size", "16"], "at least 32"),
         (["--seeds", "0"], "at least 1"),
-        (["--superpixels", "4", "--ks", "1,17"], "from 1 to the 16"),
+        (["--superpixels", "4", "--ks", "1,17"], "at most the number of features, 16"),
         (["--sparsities", "1,1"], "different numbers"),
         (["--hearts", "nowhere.npz"], "nowhere.npz"),
     ],
