@@ -99,6 +99,7 @@ def train(
     rows: int = 100,
     learn: Any = None,
     validate: Any = None,
+    start: Any = None,
 ) -> Trained:
     """Fit in double precision on the CPU, where equal means equal."""
     return fit(
@@ -111,6 +112,7 @@ def train(
         dtype=torch.float64,
         path=path,
         show=False,
+        start=start,
     )
 
 

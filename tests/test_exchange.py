@@ -14,7 +14,7 @@ from small_runs import COLUMNS, FAST, TINY, TINY_BATCH, data, exchanged, method,
 from torch import Tensor, nn
 
 from unmasked import RealX, methods
-from unmasked.engine import Data, Training, fit, loop
+from unmasked.engine import Data, Training, loop
 from unmasked.engine.method import Exchanged, Learner, Method, Random, Settings
 from unmasked.engine.program import Program
 from unmasked.engine.rows import Batch
@@ -184,17 +184,8 @@ def test_a_predictor_practises_on_random_masks_before_it_meets_others() -> None:
     settings, training = Settings((0.1, 0.5), (0, 1)), replace(FAST, epochs=3, predictor_epochs=4)
     alone = replace(settings, levels=(0.0,))
     first = train(method(explains=False), alone, replace(training, epochs=4))
-    rest = fit(
-        exchanged(),
-        settings,
-        data(),
-        data(400, seed=1),
-        replace(training, selector_delay=0.0),
-        device="cpu",
-        dtype=torch.float64,
-        show=False,
-        start={"predictor": first.stacks["predictor"]},
-    )
+    start = {"predictor": first.stacks["predictor"]}
+    rest = train(exchanged(), settings, replace(training, selector_delay=0.0), start=start)
     own = train(exchanged(predictor_first=True), settings, training)
     assert own.scores == rest.scores
     assert own.epochs == rest.epochs
@@ -208,21 +199,12 @@ def test_a_predictor_practises_on_random_masks_before_it_meets_others() -> None:
 def test_what_is_practised_starts_as_told() -> None:
     """Networks to start from go to the practice; a selector's, to what follows."""
     begun = train(method(), ONE, replace(FAST, epochs=1))
+    what, training = exchanged(predictor_first=True), replace(FAST, epochs=2)
     told = {
-        name: fit(
-            exchanged(predictor_first=True),
-            ONE,
-            data(),
-            data(400, seed=1),
-            replace(FAST, epochs=2),
-            device="cpu",
-            dtype=torch.float64,
-            show=False,
-            start={name: begun.stacks[name]},
-        )
+        name: train(what, ONE, training, start={name: begun.stacks[name]})
         for name in ("predictor", "selector")
     }
-    plain = train(exchanged(predictor_first=True), ONE, replace(FAST, epochs=2))
+    plain = train(what, ONE, training)
     first = {key: [note["loss"] for note in own.history[:2]] for key, own in told.items()}
     assert first["predictor"] != [note["loss"] for note in plain.history[:2]]
     assert first["selector"] == [note["loss"] for note in plain.history[:2]]
@@ -284,15 +266,7 @@ def test_what_follows_a_practice_is_looked_at_before_it(
     what = methods.real_x(
         Token(), Bernoulli(), TINY, TINY, ConcreteTopK(2), predictor_first=True, exchange=True
     )
+    settings = Settings((1, 3) if wrong == "k" else (1, 2))
+    start = {"selector": other} if wrong == "start" else None
     with pytest.raises(InputError, match="largest, 2" if wrong == "k" else "own architecture"):
-        fit(
-            what,
-            Settings((1, 3) if wrong == "k" else (1, 2)),
-            data(),
-            data(),
-            FAST,
-            device="cpu",
-            dtype=torch.float64,
-            show=False,
-            start={"selector": other} if wrong == "start" else None,
-        )
+        train(what, settings, start=start)

@@ -59,8 +59,6 @@ DRAWN = ("FULL", "REAL-X, λ = 1", "REAL-X, λ = 2", "REAL-X, λ = 4", "L2X, k =
 ALIKE = ("REAL-X, λ = 0.5", "REAL-X, λ = 0.75", "REAL-X, λ = 1", "L2X, k = 5", "L2X, k = 15")
 ALIKE += ("BASE-X, λ = 0.5", "BASE-X, λ = 1", "BASE-X, λ = 2.5")
 OWN = ("REAL-X-EXCHANGE", "BASE-X")
-
-
 EXCHANGED = ("REAL-X, λ = 0.5", "REAL-X, λ = 1", "L2X, k = 5", "L2X, k = 15")
 EXCHANGED += tuple(f"{own}, λ = {price:g}" for own in OWN for price in (0.5, 1, 2.5))
 

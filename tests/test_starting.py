@@ -34,18 +34,9 @@ def start_from(
 ) -> Trained:
     make, levels = METHODS[name]
     method = make(network)
-    return fit(
-        method,
-        Settings(levels, SEEDS),
-        data(100),
-        data(80, seed=1),
-        training,
-        device="cpu",
-        dtype=torch.float64,
-        path=path,
-        show=False,
-        start=dict.fromkeys(method.learners, trained.stacks["predictor"]),
-    )
+    start = dict.fromkeys(method.learners, trained.stacks["predictor"])
+    validate = data(80, seed=1)
+    return train(method, Settings(levels, SEEDS), training, path, validate=validate, start=start)
 
 
 @pytest.mark.parametrize("name", JOINT)

@@ -127,16 +127,48 @@ class _Job:
             self.start,
         )
 
-    def one_setting(self) -> _Job:
-        """The same for the largest level of one world, on the CPU."""
-        cpu = torch.device("cpu")
+    def worlds(self, part: slice) -> _Job:
+        """The same for some of the worlds; rows that all share stay shared."""
+
+        def cut(data: list[Data]) -> list[Data]:
+            return data if len(data) == 1 else data[part]
+
         return replace(
             self,
-            settings=Settings((max(self.settings.levels),), self.settings.seeds[:1]),
-            rows=self.rows[:1],
-            held_out=self.held_out[:1],
+            settings=replace(self.settings, seeds=self.settings.seeds[part]),
+            rows=cut(self.rows),
+            held_out=cut(self.held_out),
+            start={name: _some(stack, part) for name, stack in self.start.items()},
+        )
+
+    def levels(self, part: slice) -> _Job:
+        """The same for some of the levels, with their explanations."""
+
+        def cut(data: list[Data]) -> list[Data]:
+            return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
+
+        return replace(
+            self,
+            settings=replace(self.settings, levels=self.settings.levels[part]),
+            rows=cut(self.rows),
+            held_out=cut(self.held_out),
+        )
+
+    def halves(self) -> tuple[_Job, _Job]:
+        """Half of the worlds each; of a single world, half of the levels each."""
+        several = len(self.settings.seeds) > 1
+        some = self.worlds if several else self.levels
+        middle = len(self.settings.seeds if several else self.settings.levels) // 2
+        return some(slice(None, middle)), some(slice(middle, None))
+
+    def one_setting(self) -> _Job:
+        """The same for the largest level of one world, on the CPU."""
+        one, cpu = self.worlds(slice(1)), torch.device("cpu")
+        return replace(
+            one,
+            settings=replace(one.settings, levels=(max(one.settings.levels),)),
             device=cpu,
-            start={name: _some(stack, slice(1)).to(cpu) for name, stack in self.start.items()},
+            start={name: stack.to(cpu) for name, stack in one.start.items()},
         )
 
     def path_with(self, ending: str | int) -> Path | None:
@@ -227,46 +259,12 @@ def _fit(job: _Job) -> Trained:
         MemoryWarning,
         stacklevel=3,
     )
-    first, second = _halves(job)
+    first, second = job.halves()
     return Trained.join(
         [
             _fit(replace(first, path=job.path_with(1), pieces=1, part=True)),
             _fit(replace(second, path=job.path_with(2), pieces=1)),
         ]
-    )
-
-
-def _halves(job: _Job) -> tuple[_Job, _Job]:
-    """Half of the worlds each; of a single world, half of the levels each."""
-    settings = job.settings
-
-    def worlds(data: list[Data], part: slice) -> list[Data]:
-        return data if len(data) == 1 else data[part]
-
-    def levels(data: list[Data], part: slice) -> list[Data]:
-        return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
-
-    def half(part: slice, *, of_worlds: bool) -> _Job:
-        if not of_worlds:
-            return replace(
-                job,
-                settings=replace(settings, levels=settings.levels[part]),
-                rows=levels(job.rows, part),
-                held_out=levels(job.held_out, part),
-            )
-        return replace(
-            job,
-            settings=replace(settings, seeds=settings.seeds[part]),
-            rows=worlds(job.rows, part),
-            held_out=worlds(job.held_out, part),
-            start={name: _some(stack, part) for name, stack in job.start.items()},
-        )
-
-    several = len(settings.seeds) > 1
-    middle = len(settings.seeds if several else settings.levels) // 2
-    return (
-        half(slice(None, middle), of_worlds=several),
-        half(slice(middle, None), of_worlds=several),
     )
 
 

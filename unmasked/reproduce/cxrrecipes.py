@@ -23,6 +23,8 @@ GRID = 16
 _OF_RANDOM_MASKS = 96  # epochs of a predictor that has them to learn, before any selector starts
 JOINT = ("L2X", "INVASE", "BASE-X")
 """Methods whose predictor learns from the selector's masks."""
+WARM = (*JOINT, EXCHANGE, BUDGET)
+"""Methods whose predictor starts as one that has learned from random masks."""
 
 BOTH = (
     "λ multiplies the fraction of superpixels shown, not their number, as in the authors' code.",
@@ -103,6 +105,17 @@ def _readers() -> Training:
     return Training(epochs=40, batch_size=100, learning_rate=2e-3, weight_decay=0.1)
 
 
+def _own_training(training: Training, practice: int) -> dict[str, Training]:
+    """By name, what differs from ``training``: predictors that learn from random masks before any
+    selector starts have ``practice`` epochs, and selectors beside them do not wait."""
+    return {
+        **dict.fromkeys(WARM, replace(training, selector_delay=0.0)),
+        "REAL-X": replace(training, predictor_epochs=practice),
+        "start": replace(training, epochs=practice),
+        "mask": _readers(),
+    }
+
+
 def tuned() -> ImageRecipe:
     """Our recipe: mask token, masks of every size, one-cycle rates, moved films, a rising price."""
     masker = Superpixels(GRID, masker=Token())
@@ -115,7 +128,7 @@ def tuned() -> ImageRecipe:
         precision="bfloat16",
         augment=Shift(4),
     )
-    joint = replace(long, selector_delay=0.0)  # their predictors have learned before
+    own = _own_training(long, _OF_RANDOM_MASKS)
     network = DenseNet121()
     return replace(
         paper(),
@@ -125,19 +138,13 @@ def tuned() -> ImageRecipe:
         predictor=CNN((16, 32, 64, 128, 128), fold=2),
         selector=UNet((32, 64, 128, 128), fold=4),
         training=long,
-        own_training={
-            **dict.fromkeys((*JOINT, EXCHANGE, BUDGET), joint),
-            "INVASE": replace(joint, selector_learning_rate=3e-4),
-            "REAL-X": replace(long, predictor_epochs=_OF_RANDOM_MASKS),
-            "start": replace(long, epochs=_OF_RANDOM_MASKS),
-            "mask": _readers(),
-        },
+        own_training={**own, "INVASE": replace(own["INVASE"], selector_learning_rate=3e-4)},
         evaluators={
             "": Evaluation(Superpixels(GRID, masker=Zero()), Bernoulli(0.5), network, long),
             "_varied": Evaluation(masker, UniformSize(), network, long),
         },
         predictor_first=True,
-        warm=(*JOINT, EXCHANGE, BUDGET),
+        warm=WARM,
         prices=(0.1, 0.5, *PRICES[1:]),
         concrete_temperature=0.5,
         deviations=(*BOTH, *TUNED),
@@ -150,21 +157,16 @@ def quick() -> ImageRecipe:
     training = replace(
         base.training, epochs=8, batch_size=50, precision="float32", augment=Shift(2)
     )
-    joint = replace(training, selector_delay=0.0)
+    own = _own_training(training, 16)
     return replace(
         base,
         name="quick",
         predictor=CNN((16, 32, 64, 128), fold=2),
         selector=UNet((16, 32, 64, 64), fold=4),
         training=training,
-        own_training={
-            **dict.fromkeys((*JOINT, EXCHANGE, BUDGET), joint),
-            "REAL-X": replace(training, predictor_epochs=16),
-            "start": replace(training, epochs=16),
-            "mask": _readers(),
-        },
+        own_training=own,
         evaluators={
-            end: Evaluation(how.masker, how.law, training=replace(training, epochs=16))
+            end: Evaluation(how.masker, how.law, training=own["start"])
             for end, how in base.evaluators.items()
         },
         prices=(0.1, 0.3, 1.0),
