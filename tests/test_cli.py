@@ -124,6 +124,16 @@ def test_new_rows_with_a_saved_model(explained, cancer, tmp_path):
     loaded = RealX.load(explained / "model")
     assert (loaded.explain(new.drop(columns="diagnosis")).masks == masks.to_numpy()).all()
 
+    for price in (loaded.path_["sparsity"].iloc[0], loaded.path_["sparsity"].iloc[-1]):
+        out = tmp_path / "other"  # λ as it is printed, of the trained path
+        run("explain", "--model", explained, unlabelled, "--sparsity", f"{price:g}", "--out", out)
+        (row,) = json.loads((out / "results.json").read_text())["rows"]
+        assert row["setting"] == {"sparsity": price}
+        assert row["chosen"] == (price == loaded.sparsity_)
+        other = loaded.explain(new.drop(columns="diagnosis"), sparsity=price)
+        masks = pd.read_csv(out / "masks.csv", index_col="row")
+        assert (other.masks == masks.to_numpy()).all()
+
     parquet = tmp_path / "labelled.parquet"
     new.to_parquet(parquet)
     done = run(

@@ -116,6 +116,11 @@ def test_everything_is_written(explained, place):
     assert skipped["film0006.png"].startswith("cannot be read (")
     assert results["pictures"]["group"] == "patient"
     assert len(results["path"]) == 2
+    assert "full model's" in results["choice"]  # the paper's rule for pictures
+    (said,) = [words for words in results["summary"] if results["choice"] in words]
+    for one in results["path"]:
+        price, shown = f"λ = {one['sparsity']:g}", f"{one['fraction']:.0%}"
+        assert f"{price} shows {shown} with {one['accuracy']:.3f}" in said
     assert results["network"] == "small"
     assert results["passes"] == {"selector": 1, "predictor": 3}
     assert not (explained / ".checkpoint").exists()
@@ -242,6 +247,27 @@ def test_new_pictures_with_a_saved_model(explained, place, tmp_path):
     assert "holds the model itself" in message
     write_labels(tmp_path / "odd.csv", [(lines[0][0], "odd")])
     assert "but" in refused(new, "--model", explained, "--labels", tmp_path / "odd.csv")
+
+
+def test_another_price_of_the_path_explains_without_training(explained, tmp_path):
+    write_films(tmp_path / "new", 6, seed=5)
+    loaded = RealX.load(explained / "model", device="cpu")
+    listed = find_pictures(tmp_path / "new", None, size=16, progress=False, training=False)
+    images = read_pictures(listed, tmp_path / "cache", progress=False, training=False).images
+    for price in (0.02, 0.5):
+        out = tmp_path / f"at{price}"
+        run(tmp_path / "new", "--model", explained, "--sparsity", price, "--out", out)
+        (row,) = json.loads((out / "results.json").read_text())["rows"]
+        assert row["setting"] == {"sparsity": price}
+        assert row["chosen"] == (price == loaded.sparsity_)
+        shown = Explanation.load(out / "masks" / "masks.npz")
+        assert (shown.masks == loaded.explain(images, sparsity=price).masks).all()
+    for given, words in (("0.3", "[0.02, 0.5] but is 0.3"), ("0.02,0.5", "is 0.02, 0.5; give one")):
+        out = tmp_path / "refused"
+        assert words in refused(
+            tmp_path / "new", "--model", explained, "--sparsity", given, "--out", out
+        )
+        assert not out.exists()
 
 
 def test_refusals_write_nothing(place, tmp_path):

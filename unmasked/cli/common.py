@@ -98,3 +98,13 @@ def read_sparsity(text: str) -> float | list[float] | str:
             f"--sparsity must be a number, numbers such as 0.1,0.2 or auto but is {text!r}."
         ) from None
     return values[0] if len(values) == 1 else values
+
+
+def of_the_model(prices: float | list[float] | str) -> float | None:
+    """``--sparsity`` beside ``--model``: a λ that it was trained with; None is the chosen one."""
+    if isinstance(prices, list):
+        raise InputError(
+            "beside --model, --sparsity must be one of the λ that the model was trained with but "
+            f"is {', '.join(f'{price:g}' for price in prices)}; give one."
+        )
+    return None if isinstance(prices, str) else prices

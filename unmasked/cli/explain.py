@@ -15,6 +15,7 @@ from unmasked.cli.common import (
     Quiet,
     Seed,
     command_line,
+    of_the_model,
     one_sentence_errors,
     read_sparsity,
     say,
@@ -32,7 +33,11 @@ def explain(
         Path | None, typer.Option(help="Explain new rows with this saved explainer.")
     ] = None,
     sparsity: Annotated[
-        str, typer.Option(help="Price of showing everything: a number, several as 0.1,0.2 or auto.")
+        str,
+        typer.Option(
+            help="Price of showing everything: a number, several as 0.1,0.2 or auto. With --model: "
+            "one of those that it was trained with."
+        ),
     ] = "auto",
     id_column: Annotated[
         str | None, typer.Option("--id", help="A column that names the rows; no feature.")
@@ -82,6 +87,7 @@ def explain(
                 model,
                 folder,
                 target=target,
+                sparsity=of_the_model(prices),
                 device=device,
                 roles=roles,
                 command=command_line(),

@@ -15,6 +15,7 @@ from unmasked.cli.common import (
     Quiet,
     Seed,
     command_line,
+    of_the_model,
     one_sentence_errors,
     read_sparsity,
     say,
@@ -49,7 +50,11 @@ def explain_images(
         int, typer.Option(help="Cells across and down of the grid that is shown or hidden.", min=1)
     ] = 16,
     sparsity: Annotated[
-        str, typer.Option(help="Price of showing everything: a number, several as 0.5,1 or auto.")
+        str,
+        typer.Option(
+            help="Price of showing everything: a number, several as 0.5,1 or auto. With --model: "
+            "one of those that it was trained with."
+        ),
     ] = "auto",
     network: Annotated[
         str,
@@ -111,7 +116,9 @@ def explain_images(
             "command": command_line(),
         }
         if model is not None:
-            result = explain_new_pictures(folder, model, target, labels=labels, **shared)
+            result = explain_new_pictures(
+                folder, model, target, labels=labels, sparsity=of_the_model(prices), **shared
+            )
         else:
             assert labels is not None
             result = explain_folder(

@@ -263,7 +263,8 @@ def _fitting(listing: Listing, looks: Sequence[Look], plan: Plan) -> tuple[Listi
 
 def _check_classes(listing: Listing, folder: Path) -> None:
     """Enough pictures of each class, or one sentence that names what is missing."""
-    assert listing.labels is not None
+    if listing.labels is None:
+        raise InputError(f"training on {folder} needs labels, but none came; give their file.")
     counts = Counter(listing.labels)
     left_out = f"{len(listing.skipped):,} were skipped"
     if listing.skipped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -276,9 +277,10 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         if level is None:
             return self.settings_[self.chosen_]
         number = isinstance(level, int | float | np.number) and not isinstance(level, bool)
-        for setting in self.settings_:
-            if number and setting.level == level:
-                return setting
+        if number:
+            nearest = min(self.settings_, key=lambda setting: abs(setting.level - level))
+            if math.isclose(nearest.level, level, rel_tol=1e-6):  # as it is printed will do
+                return nearest
         name = self._sampler.level_name
         raise InputError(
             f"{name} must be one of the trained "

@@ -77,6 +77,10 @@ class Priced(Explainer):
         """The chosen λ."""
         return self._setting(None).level
 
+    def trained_sparsity(self, sparsity: float | None = None) -> float:
+        """The λ of the trained path that is meant; without one, the chosen λ."""
+        return float(self._setting(sparsity).level)
+
     def explain(self, X: Table, *, sparsity: float | None = None) -> Explanation:
         """Select features for each row: one forward pass, in batches of ``batch_size``.
 

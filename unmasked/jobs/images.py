@@ -150,7 +150,9 @@ def explain_folder(
         "checkpoint": checkpoint_folder(out, pictures.file.name, _said(pictures), run),
     }
     prices = list(PRICES) if isinstance(sparsity, str) else sparsity
-    explainer = RealX(prices, selector=parts.selector, predictor_first=True, **options)
+    explainer = RealX(
+        prices, choose="tolerance", selector=parts.selector, predictor_first=True, **options
+    )
     explainer.fit(*train, validation=valid)
     judges = replace(  # EVAL-X has every mask to learn, as the predictor
         training,
@@ -206,13 +208,17 @@ def explain_new_pictures(
     out: Path,
     *,
     labels: Path | None = None,
+    sparsity: float | None = None,
     reading: Reading | None = None,
     seed: int = 0,
     device: str = "auto",
     show: Show = "auto",
     command: str = "unmasked explain-images",
 ) -> ImagesResult:
-    """Explain a folder with a saved explainer; with labels, evaluate too."""
+    """Explain a folder with a saved explainer; with labels, evaluate too.
+
+    sparsity : another λ of those that it was trained with, instead of the chosen one.
+    """
     started = time.monotonic()
     reading = reading or Reading()
     choose_device(device)
@@ -225,6 +231,7 @@ def explain_new_pictures(
     explainer = RealX.load(model, device=device)
     if not isinstance(explainer.columns_, Pixels):
         raise InputError(f"{model} was trained on a table, not on pictures; name another model.")
+    price = explainer.trained_sparsity(sparsity)
     channels, size, _ = explainer.columns_.shape
     assert channels in (1, 3)
     saved = _saved_reading(model)
@@ -252,7 +259,7 @@ def explain_new_pictures(
                 f"{labels} has {foreign!r}; correct it or leave out --labels."
             )
     pictures = _read(found, out, reading, show, training=False)
-    explanation = explainer.explain(pictures.images)
+    explanation = explainer.explain(pictures.images, sparsity=price)
     scores = None
     if evaluator is not None and pictures.labels is not None:
         scores = evaluator.evaluate(explanation, pictures.images, pictures.labels)
@@ -271,8 +278,8 @@ def explain_new_pictures(
             {
                 "dataset": folder.name,
                 "method": "REAL-X",
-                "setting": {"sparsity": explainer.sparsity_},
-                "chosen": True,
+                "setting": {"sparsity": price},
+                "chosen": price == explainer.sparsity_,
                 "metrics": {
                     "fraction": explanation.fraction,
                     **({} if scores is None else scores.figures("explanation")),

@@ -58,11 +58,25 @@ def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> li
         f"{rows['random']['eauroc'].value:.3f} and {rows['random']['eacc'].value:.3f}.",
         _verdict(scores),
     ]
+    if len(explainer.path_) > 1:
+        text.append(_path(explainer))
     if not explanation.masks.any():
         text.append("Nothing is shown in any picture: the price λ is too high for these.")
     if explainer.interrupted_:
         text.append("Training was interrupted, so these are the results of a shorter run.")
     return text + scores.remarks
+
+
+def _path(explainer: RealX) -> str:
+    """What each price buys, so that nobody need train again to know."""
+    bought = "; ".join(
+        f"λ = {one.sparsity:g} shows {one.fraction:.0%} with {one.accuracy:.3f}"
+        for one in explainer.path_.itertuples()
+    )
+    return (
+        f"λ = {explainer.sparsity_:g} is {explainer.reason_}. Accuracy on validation pictures: "
+        f"{bought}. To see another: --model and --sparsity."
+    )
 
 
 def _verdict(scores: Scores) -> str:

@@ -155,11 +155,15 @@ def explain_new_rows(
     folder: Path,
     *,
     target: str | None = None,
+    sparsity: float | None = None,
     device: str = "auto",
     roles: Roles | None = None,
     command: str = "unmasked explain",
 ) -> TableResult:
-    """Explain the rows of a table with a saved explainer; with a target, evaluate them too."""
+    """Explain the rows of a table with a saved explainer; with a target, evaluate them too.
+
+    sparsity : another λ of those that it was trained with, instead of the chosen one.
+    """
     choose_device(device)
     model, beside = _model_folders(model)
     if folder.resolve() in (model.resolve(), model.resolve().parent):
@@ -168,6 +172,7 @@ def explain_new_rows(
         )
     explainer = RealX.load(model, device=device)
     assert isinstance(explainer.columns_, Columns)
+    price = explainer.trained_sparsity(sparsity)
     text = [column.name for column in explainer.columns_.columns if column.categories is not None]
     roles = roles or Roles()
     table = read_table(path, text=[*text, *([] if roles.id is None else [roles.id])])
@@ -186,7 +191,7 @@ def explain_new_rows(
             raise InputError(
                 f"the column {target!r} is one of the model's features, not its target."
             )
-    explanation = explainer.explain(X)
+    explanation = explainer.explain(X, sparsity=price)
     scores = None
     if target is not None:
         if beside is None:
@@ -210,8 +215,8 @@ def explain_new_rows(
             {
                 "dataset": path.name,
                 "method": "REAL-X",
-                "setting": {"sparsity": explainer.sparsity_},
-                "chosen": True,
+                "setting": {"sparsity": price},
+                "chosen": price == explainer.sparsity_,
                 "metrics": {
                     "fraction": explanation.fraction,
                     **({} if scores is None else scores.figures("explanation")),

@@ -55,8 +55,8 @@ TUNED = (
     "The price rises from 0 to λ over the first half of the steps. With all of it at once (and a "
     "selector of five levels, temperature 0.5) REAL-X shows nothing at λ = 1; with it 18.6 "
     "superpixels, AUROC 0.846, and with the temperature of 0.1 18.7, 0.863 (validation films).",
-    "λ = 0.25 and 0.5 besides the paper's: REAL-X shows more than half of a film at 0.1 and less "
-    "than a tenth at 1.",
+    "λ = 0.25 and 0.5 besides the paper's: REAL-X shows about half of a film or more at 0.1 and "
+    "less than a tenth at 1.",
     "The predictors of L2X, INVASE, BASE-X and, where they are asked for, REAL-X-EXCHANGE and "
     "REAL-X-K, and INVASE's baseline, start as one that has learned from random masks: "
     "L2X with k = 10 has AUROC 0.861 on validation films, from scratch (DenseNet121) 0.54 to 0.65. "
