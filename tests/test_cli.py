@@ -133,6 +133,14 @@ def test_new_rows_with_a_saved_model(explained, cancer, tmp_path):
         other = loaded.explain(new.drop(columns="diagnosis"), sparsity=price)
         masks = pd.read_csv(out / "masks.csv", index_col="row")
         assert (other.masks == masks.to_numpy()).all()
+        assert f"25 rows explained at λ = {price:g}" in (out / "report.html").read_text("utf-8")
+    for given, words in (("7", "one of the trained"), ("0.1,0.2", "is 0.1, 0.2; give one")):
+        done = run(
+            "explain", "--model", explained, unlabelled, "--sparsity", given,
+            "--out", tmp_path / "never", code=2,
+        )  # fmt: skip
+        assert words in " ".join(done.stderr.split())
+        assert not (tmp_path / "never").exists()
 
     parquet = tmp_path / "labelled.parquet"
     new.to_parquet(parquet)

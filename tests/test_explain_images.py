@@ -116,11 +116,22 @@ def test_everything_is_written(explained, place):
     assert skipped["film0006.png"].startswith("cannot be read (")
     assert results["pictures"]["group"] == "patient"
     assert len(results["path"]) == 2
-    assert "full model's" in results["choice"]  # the paper's rule for pictures
+    full = RealX.load(explained / "model", device="cpu").full_accuracy_
+    enough = [one for one in results["path"] if one["balanced_accuracy"] >= full - 0.05]
+    enough = [one for one in enough if one["fraction"] > 0]
+    (own,) = [one for one in results["path"] if one["chosen"]]
+    if enough:
+        assert own == min(enough, key=lambda one: one["fraction"])
+        assert results["choice"].startswith("the sparsest setting with validation balanced")
+    else:
+        assert own["balanced_accuracy"] == max(p["balanced_accuracy"] for p in results["path"])
+        assert "none is within" in results["choice"]
+    assert results["choice"].endswith(f"of the full model's {full:.3f}")
     (said,) = [words for words in results["summary"] if results["choice"] in words]
+    assert said.startswith(f"λ = {own['sparsity']:g} was chosen: ")
     for one in results["path"]:
-        price, shown = f"λ = {one['sparsity']:g}", f"{one['fraction']:.0%}"
-        assert f"{price} shows {shown} with {one['accuracy']:.3f}" in said
+        price, shown = f"λ = {one['sparsity']:g}", f"{one['fraction']:.2g} of a picture"
+        assert f"{price} shows {shown} with {one['balanced_accuracy']:.3f}" in said
     assert results["network"] == "small"
     assert results["passes"] == {"selector": 1, "predictor": 3}
     assert not (explained / ".checkpoint").exists()
@@ -262,12 +273,25 @@ def test_another_price_of_the_path_explains_without_training(explained, tmp_path
         assert row["chosen"] == (price == loaded.sparsity_)
         shown = Explanation.load(out / "masks" / "masks.npz")
         assert (shown.masks == loaded.explain(images, sparsity=price).masks).all()
+        page = (out / "gallery.html").read_text(encoding="utf-8")
+        assert f"6 pictures explained at λ = {price:g}" in page
+        assert ("not the chosen" in page) == (price != loaded.sparsity_)
     for given, words in (("0.3", "[0.02, 0.5] but is 0.3"), ("0.02,0.5", "is 0.02, 0.5; give one")):
         out = tmp_path / "refused"
         assert words in refused(
             tmp_path / "new", "--model", explained, "--sparsity", given, "--out", out
         )
         assert not out.exists()
+
+
+def test_models_of_pictures_and_tables_are_told_apart(explained, place, tmp_path):
+    table = place / "labels.csv"
+    done = CliRunner().invoke(app, ["explain", str(table), "--model", str(explained)])
+    assert done.exit_code == 2
+    assert "was trained on pictures, not on a table" in done.stderr
+    listed = find_pictures(place / "films", None, size=16, progress=False, training=False)
+    with pytest.raises(InputError, match="needs labels, but none came"):
+        read_pictures(listed, tmp_path / "cache", progress=False)
 
 
 def test_refusals_write_nothing(place, tmp_path):
@@ -319,8 +343,8 @@ def test_results_that_are_there_survive_a_refusal(explained, place):
     assert before == {p: p.stat().st_mtime_ns for p in explained.rglob("*") if p.is_file()}
 
 
-def trained(out: Path) -> bool:
-    """Whether a checkpoint holds some epochs of the selector."""
+def selecting(out: Path) -> bool:
+    """Whether a checkpoint holds some epochs of the selectors."""
     for checkpoint in out.glob(".checkpoint/*/realx.safetensors"):
         with safe_open(checkpoint, framework="pt") as file:
             said = json.loads(file.metadata()["unmasked-checkpoint"])
@@ -328,18 +352,24 @@ def trained(out: Path) -> bool:
     return False
 
 
-def test_a_killed_run_resumes_to_the_same_result(tmp_path):
+def full_begun(out: Path) -> bool:
+    """Whether there is a checkpoint of the model that sees everything."""
+    return any(out.glob(".checkpoint/*/full.safetensors"))
+
+
+@pytest.mark.parametrize("reached", [selecting, full_begun])
+def test_a_killed_run_resumes_to_the_same_result(reached, tmp_path):
     lines = write_films(tmp_path / "films", 30)
     table = write_labels(tmp_path / "l.csv", lines)
     arguments = [
-        tmp_path / "films", "--labels", table, *FAST, "--epochs", 8, "--sparsity", 0.5, "--quiet",
-        "--out",
+        tmp_path / "films", "--labels", table, *FAST, "--epochs", 8, "--sparsity", "0.1,0.5",
+        "--quiet", "--out",
     ]  # fmt: skip
     run(*arguments, tmp_path / "whole")
     process = subprocess.Popen(command(*arguments, tmp_path / "broken"), env=ENVIRONMENT)
     deadline = time.monotonic() + 200
     while (
-        not trained(tmp_path / "broken") and process.poll() is None and time.monotonic() < deadline
+        not reached(tmp_path / "broken") and process.poll() is None and time.monotonic() < deadline
     ):
         time.sleep(0.02)
     assert process.poll() is None, "the run ended before it could be killed"

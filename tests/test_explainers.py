@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from unmasked import (
     Zero,
 )
 from unmasked.choosing import Candidate, choose
-from unmasked.engine import loop, restart_seeds
+from unmasked.engine import Trained, fit, loop, restart_seeds
 from unmasked.engine.program import Program
 from unmasked.explainers import base
 from unmasked.explanation import Explanation
@@ -439,7 +440,7 @@ def test_a_number_a_list_of_one_and_numpy_agree() -> None:
     assert same(results[0], results[2])
 
 
-@pytest.mark.parametrize("rule", ["one-standard-error", "accuracy", "tolerance"])
+@pytest.mark.parametrize("rule", ["one-standard-error", "accuracy", "tolerance", "balanced"])
 def test_each_rule_chooses_what_it_says(rule: str) -> None:
     x, y = rows(150)
     training = Training(epochs=12, batch_size=20, learning_rate=0.05, selector_learning_rate=0.02)
@@ -448,9 +449,10 @@ def test_each_rule_chooses_what_it_says(rule: str) -> None:
     chosen = path[path["chosen"]].iloc[0]
     if rule == "accuracy":
         assert chosen["accuracy"] == path["accuracy"].max()
-    elif rule == "tolerance":
+    elif rule in ("tolerance", "balanced"):
         assert 0.5 < explainer.full_accuracy_ <= 1
-        enough = path[path["accuracy"] >= explainer.full_accuracy_ - 0.05]
+        measure = "accuracy" if rule == "tolerance" else "balanced_accuracy"
+        enough = path[(path[measure] >= explainer.full_accuracy_ - 0.05) & (path["fraction"] > 0)]
         best = enough["fraction"].min() if len(enough) else chosen["fraction"]
         assert chosen["fraction"] == best
         assert f"{explainer.full_accuracy_:.3f}" in explainer.reason_
@@ -458,12 +460,41 @@ def test_each_rule_chooses_what_it_says(rule: str) -> None:
         best = path.loc[path["loglik"].idxmax()]
         assert chosen["fraction"] <= best["fraction"]
         assert "one standard error" in explainer.reason_
-    assert (explainer.full_accuracy_ is None) == (rule != "tolerance")
+    assert (explainer.full_accuracy_ is None) == (rule not in ("tolerance", "balanced"))
+
+
+@pytest.mark.parametrize("rule", ["tolerance", "balanced"])
+def test_a_full_model_that_was_broken_off_is_no_measure(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken_off(*args: Any, **options: Any) -> Trained:
+        trained = fit(*args, **options)
+        return replace(trained, interrupted=options["title"] == "FULL")
+
+    monkeypatch.setattr("unmasked.explainers.base.fit", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        quick(sparsity=PATH, choose=rule).fit(*rows())
+    monkeypatch.undo()
+    assert not quick(sparsity=PATH, choose=rule).fit(*rows()).interrupted_
+
+
+def test_a_price_as_it_is_printed_names_the_trained_one() -> None:
+    x, y = rows()
+    explainer = quick(sparsity=[1 / 6, 1.2345649]).fit(x, y)
+    for price in (1 / 6, 1.2345649):
+        printed = float(f"{price:g}")
+        assert printed != price
+        assert explainer.trained_sparsity(printed) == price
+        assert same(explainer.explain(x, sparsity=printed), explainer.explain(x, sparsity=price))
+    assert explainer.trained_sparsity() == explainer.sparsity_
+    for foreign in (0.1667, 1.2346, True, "0.5"):
+        with pytest.raises(InputError, match="one of the trained"):
+            explainer.trained_sparsity(foreign)  # type: ignore[arg-type]
 
 
 def candidate(sparsity: float, fraction: float, accuracy: float, loglik: float) -> Candidate:
     spread = np.tile([-0.1, 0.1], 50)  # over rows, so that differences between settings vary
-    return Candidate(sparsity, fraction, accuracy, loglik + sparsity * spread)
+    return Candidate(sparsity, fraction, accuracy, accuracy, loglik + sparsity * spread)
 
 
 def test_the_rules_on_figures_made_by_hand() -> None:

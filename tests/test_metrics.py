@@ -165,7 +165,7 @@ def test_selection_quality_by_hand() -> None:
 
 
 def candidate(fraction: float, accuracy: float = 0.5, logliks: object = (-1.0, -1.0)) -> Candidate:
-    return Candidate(0.1, fraction, accuracy, np.asarray(logliks, dtype=float))
+    return Candidate(0.1, fraction, accuracy, accuracy, np.asarray(logliks, dtype=float))
 
 
 def test_one_standard_error_takes_the_sparsest_that_is_close() -> None:
@@ -205,8 +205,47 @@ def test_tolerance_falls_back_on_accuracy_and_says_so() -> None:
     assert "none is within" in reason
 
 
+def test_balanced_is_not_fooled_by_a_rare_class() -> None:
+    """19 of 20 rows are of one class: who always names it is right in 0.95, and tells nothing."""
+    target = np.eye(2)[np.arange(200) % 20 // 19]
+    sure = np.abs(target - 0.1)  # 0.9 for the right class
+    common = np.tile([0.9, 0.1], (200, 1))
+
+    def judged(share: float, rare: int) -> Candidate:
+        """Names the first so many rare rows, and all common ones; shows ``share`` of 20."""
+        found = common.copy()
+        found[19::20][:rare] = sure[19::20][:rare]
+        masks = np.arange(20) < np.full((200, 1), round(20 * share))
+        return Candidate.judged(0.1, masks, found, target)
+
+    rich, lean, blind = judged(0.6, 9), judged(0.2, 8), judged(0.0, 0)
+    assert [c.accuracy for c in (rich, lean, blind)] == pytest.approx([0.995, 0.99, 0.95])
+    assert [c.balanced_accuracy for c in (rich, lean, blind)] == pytest.approx([0.95, 0.9, 0.5])
+    assert choose([rich, lean, blind], "tolerance", full_accuracy=0.995)[0] == 2
+    position, reason = choose([rich, lean, blind], "balanced", full_accuracy=0.95, tolerance=0.051)
+    assert position == 1
+    assert "validation balanced accuracy within 0.051 of the full model's 0.950" in reason
+    # a full model that knows nothing: still something is shown, unless nothing ever is
+    assert choose([rich, lean, blind], "balanced", full_accuracy=0.5)[0] == 1
+    assert choose([blind, blind], "balanced", full_accuracy=0.5)[0] == 0
+    # none is good enough: the best that shows anything, not an equal that shows nothing
+    poor = judged(0.4, 0)
+    position, reason = choose([poor, blind], "balanced", full_accuracy=0.9)
+    assert position == 0
+    assert "the largest validation balanced accuracy, as none is within" in reason
+
+
+def test_balanced_accuracy_is_the_mean_of_the_classes_that_are_there() -> None:
+    predicted = np.eye(3)[[0, 0, 1, 2, 2]]
+    label = np.array([0, 0, 0, 2, 2])  # nobody is of class 1
+    assert metrics.balanced_accuracy(predicted, label) == pytest.approx((2 / 3 + 1) / 2)
+    assert metrics.balanced_accuracy(predicted, predicted.argmax(1)) == 1.0
+
+
 def test_rules_without_what_they_need_are_refused() -> None:
     with pytest.raises(InputError, match="accuracy of the full model"):
         choose([candidate(0.5)], "tolerance")
+    with pytest.raises(InputError, match="'balanced' needs the accuracy of the full model"):
+        choose([candidate(0.5)], "balanced")
     with pytest.raises(InputError, match=r"one-standard-error, accuracy, tolerance.*'best'"):
         choose([candidate(0.5)], "best")

@@ -55,6 +55,16 @@ def hits(predicted: NDArray[Any], label: NDArray[Any]) -> NDArray[np.float64]:
     return (np.asarray(predicted).argmax(1) == label).astype(np.float64)
 
 
+def balanced_accuracy(predicted: NDArray[Any], label: NDArray[Any]) -> float:
+    """Mean over the classes in ``label`` of the share of their rows whose class is named.
+
+    >>> balanced_accuracy(np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]), np.array([0, 0, 1]))
+    0.5
+    """
+    correct = hits(predicted, label)
+    return float(np.mean([correct[label == one].mean() for one in np.unique(label)]))
+
+
 def auroc(predicted: NDArray[Any], label: NDArray[Any]) -> float:
     """AUROC of probabilities (rows, classes) for labels (rows,) in 0 … classes − 1.
 

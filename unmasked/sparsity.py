@@ -32,8 +32,8 @@ def check_sparsity(sparsity: Any) -> None:
     for value in values:
         if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
             raise InputError(
-                "sparsity (λ, the price in nats of showing everything) must be at least 0 but "
-                f"is {value!r}."
+                "sparsity (λ, the price in nats of showing everything) must be a finite number of "
+                f"at least 0 but is {value!r}."
             )
     if not values or len(set(values)) < len(values):
         raise InputError(f"sparsity must list different numbers but is {values}.")

@@ -17,14 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from unmasked import methods
-from unmasked.choosing import RULES, Candidate, choose
+from unmasked.choosing import OF_FULL, RULES, Candidate, choose
 from unmasked.columns import Columns
 from unmasked.engine import Data, Method, Settings, fit, restart_seeds
 from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
 from unmasked.explanation import Explanation
 from unmasked.masking import Masker
-from unmasked.metrics import hits
 from unmasked.networks import MLP, Factory
 from unmasked.pixels import ForImages, Pixels
 from unmasked.reach import Reach
@@ -150,7 +149,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     ) -> None:
         """Judge every setting on validation rows and keep one by the stated rule."""
         full = None
-        if self.choose == "tolerance" and len(self.settings_) > 1:
+        if self.choose in OF_FULL and len(self.settings_) > 1:
             full = self._full_accuracy(method, train, valid, seed)
         x, target = valid.x.numpy(), valid.target.numpy()
         candidates = []
@@ -172,13 +171,17 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
                 "fraction": [c.fraction for c in candidates],
                 "loglik": [c.loglik for c in candidates],
                 "accuracy": [c.accuracy for c in candidates],
+                "balanced_accuracy": [c.balanced_accuracy for c in candidates],
                 "epoch": [int(e) for e in epochs],
                 "chosen": [i == chosen for i in range(len(candidates))],
             }
         )
 
     def _full_accuracy(self, method: Method, train: Data, valid: Data, seed: int) -> float:
-        """Validation accuracy of a model of its own that always sees everything ("FULL")."""
+        """Validation accuracy of a model of its own that always sees everything ("FULL").
+
+        By the measure of the rule. It has as many passes as the selector.
+        """
         trained = fit(
             methods.full(method.masker, self._predictor_network),
             Settings((0.0,), (seed,)),
@@ -190,10 +193,13 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             show=self.progress,
             title="FULL",
         )
+        if trained.interrupted:
+            raise KeyboardInterrupt  # half a model would lower the bar; the checkpoint stays
         x, target = valid.x.numpy(), valid.target.numpy()
         everything = np.ones((len(x), self._sizes[1]), dtype=bool)
         predicted = self._probabilities(trained.predictors[0], x, everything)
-        return float(hits(predicted, target.argmax(1)).mean())
+        full = Candidate.judged(0.0, everything, predicted, target)
+        return full.balanced_accuracy if self.choose == "balanced" else full.accuracy
 
     # ------------------------------------------------------------------ explaining
 
@@ -279,7 +285,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         number = isinstance(level, int | float | np.number) and not isinstance(level, bool)
         if number:
             nearest = min(self.settings_, key=lambda setting: abs(setting.level - level))
-            if math.isclose(nearest.level, level, rel_tol=1e-6):  # as it is printed will do
+            if math.isclose(nearest.level, level, rel_tol=1e-5):  # as it is printed will do
                 return nearest
         name = self._sampler.level_name
         raise InputError(

@@ -32,9 +32,10 @@ class RealX(Priced):
         whole path as one program and keeps the setting chosen by ``choose``; or "auto", a path of
         six values that scales with the number of features.
     choose : how to choose from a path, on validation rows: "one-standard-error" (the sparsest
-        within one standard error of the best log-likelihood), "accuracy" (the largest), or
+        within one standard error of the best log-likelihood), "accuracy" (the largest),
         "tolerance" (the sparsest within ``tolerance`` of the accuracy of a model that sees
-        everything, which is trained too).
+        everything, which is trained too), or "balanced" (the same by balanced accuracy, among
+        settings that show anything).
     model : explain this model instead of the data: any object with ``predict_proba``, or any
         callable from rows to probabilities. Then ``fit(X)`` needs no y.
     selector, predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``. The

@@ -151,7 +151,7 @@ def explain_folder(
     }
     prices = list(PRICES) if isinstance(sparsity, str) else sparsity
     explainer = RealX(
-        prices, choose="tolerance", selector=parts.selector, predictor_first=True, **options
+        prices, choose="balanced", selector=parts.selector, predictor_first=True, **options
     )
     explainer.fit(*train, validation=valid)
     judges = replace(  # EVAL-X has every mask to learn, as the predictor
@@ -265,7 +265,7 @@ def explain_new_pictures(
         scores = evaluator.evaluate(explanation, pictures.images, pictures.labels)
     rows = np.arange(len(pictures.names))
     explained = _explained(pictures, rows, explanation, evaluator, list(explainer.classes_))
-    summary = summary_of_new(explanation, scores)
+    summary = summary_of_new(explanation, scores, explainer, price)
     remarks = skipped_sentences(pictures.skipped)
     results: dict[str, Any] = {
         **provenance(command),

@@ -13,6 +13,7 @@ from unmasked.data.picturelabels import Skipped
 from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
+from unmasked.jobs.prices import said_price
 
 _MOST_NAMED = 10  # skipped pictures that are printed
 
@@ -70,11 +71,13 @@ def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> li
 def _path(explainer: RealX) -> str:
     """What each price buys, so that nobody need train again to know."""
     bought = "; ".join(
-        f"λ = {one.sparsity:g} shows {one.fraction:.0%} with {one.accuracy:.3f}"
+        f"λ = {one.sparsity:g} shows {one.fraction:.2g} of a picture with "
+        f"{one.balanced_accuracy:.3f}"
         for one in explainer.path_.itertuples()
     )
     return (
-        f"λ = {explainer.sparsity_:g} is {explainer.reason_}. Accuracy on validation pictures: "
+        f"λ = {explainer.sparsity_:g} was chosen: {explainer.reason_}. (The full model always sees "
+        "everything; balanced accuracy is the mean over the classes.) On validation pictures "
         f"{bought}. To see another: --model and --sparsity."
     )
 
@@ -94,11 +97,13 @@ def _verdict(scores: Scores) -> str:
     )
 
 
-def summary_of_new(explanation: Explanation, scores: Scores | None) -> list[str]:
+def summary_of_new(
+    explanation: Explanation, scores: Scores | None, explainer: RealX, price: float
+) -> list[str]:
     rows, features = explanation.masks.shape
     text = [
-        f"{rows:,} pictures explained; each shows {explanation.sizes.mean():.1f} of the {features} "
-        "superpixels on average."
+        f"{rows:,} pictures explained at λ = {said_price(explainer, price)}; each shows "
+        f"{explanation.sizes.mean():.1f} of the {features} superpixels on average."
     ]
     if scores is None:
         return [*text, "They were not evaluated: that needs their true labels (--labels)."]

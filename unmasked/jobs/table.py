@@ -30,6 +30,7 @@ from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
 from unmasked.explainers.base import check_restarts
 from unmasked.explanation import Explanation
+from unmasked.jobs.prices import said_price
 from unmasked.reach import OUTSIDE
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -171,7 +172,11 @@ def explain_new_rows(
             f"{folder} holds the model itself and its results; choose another folder with --out."
         )
     explainer = RealX.load(model, device=device)
-    assert isinstance(explainer.columns_, Columns)
+    if not isinstance(explainer.columns_, Columns):
+        raise InputError(
+            f"{model} was trained on pictures, not on a table; name another model, or explain "
+            "pictures with `unmasked explain-images`."
+        )
     price = explainer.trained_sparsity(sparsity)
     text = [column.name for column in explainer.columns_.columns if column.categories is not None]
     roles = roles or Roles()
@@ -203,7 +208,7 @@ def explain_new_rows(
         scores = evaluator.evaluate(explanation, X, table[target])
     prepare_folder(folder)
     trust = _trust(explainer, explanation, X)
-    summary = _new_summary(explanation, scores)
+    summary = _new_summary(explanation, scores, explainer, price)
     if explainer.reach_ is not None:
         summary.append(_about_outside(trust, "rows"))
     results: dict[str, Any] = {
@@ -371,11 +376,13 @@ def _verdict(scores: Scores) -> str:
     return text
 
 
-def _new_summary(explanation: Explanation, scores: Scores | None) -> list[str]:
+def _new_summary(
+    explanation: Explanation, scores: Scores | None, explainer: RealX, price: float
+) -> list[str]:
     rows, features = explanation.masks.shape
     text = [
-        f"{rows:,} rows explained; each shows {explanation.sizes.mean():.1f} of the {features} "
-        "features on average."
+        f"{rows:,} rows explained at λ = {said_price(explainer, price)}; each shows "
+        f"{explanation.sizes.mean():.1f} of the {features} features on average."
     ]
     if scores is None:
         return [*text, "They were not evaluated: that needs the true outcomes (--target)."]
@@ -409,7 +416,7 @@ def _pictures(
     path = plots.sparsity_path(
         points["fraction"].tolist(),
         points["loglik"].tolist(),
-        [f"λ = {value:.3g}" for value in points["sparsity"]],
+        [f"λ = {value:g}" for value in points["sparsity"]],
         explainer.chosen_,
         score_name="log-likelihood on validation rows",
     )
@@ -456,7 +463,7 @@ def _page(
         Section("What is shown, and when?", pictures=[(heat, "Each line is a test row.")]),
         Section(
             "How much is enough?",
-            [f"λ = {explainer.sparsity_:.3g} was chosen: {explainer.reason_}."],
+            [f"λ = {explainer.sparsity_:g} was chosen: {explainer.reason_}."],
             pictures=[(path_plot, "Each point is a trained setting, judged by its own predictor.")],
         ),
         Section("Rows one by one", pictures=examples),
