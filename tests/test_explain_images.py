@@ -130,7 +130,7 @@ def test_everything_is_written(explained, place):
     (said,) = [words for words in results["summary"] if results["choice"] in words]
     assert said.startswith(f"λ = {own['sparsity']:g} was chosen: ")
     for one in results["path"]:
-        price, shown = f"λ = {one['sparsity']:g}", f"{one['fraction']:.2g} of a picture"
+        price, shown = f"λ = {one['sparsity']:g}", f"{one['fraction']:.1%} of a picture"
         assert f"{price} shows {shown} with {one['balanced_accuracy']:.3f}" in said
     assert results["network"] == "small"
     assert results["passes"] == {"selector": 1, "predictor": 3}

@@ -472,8 +472,8 @@ def _split(
         if count > pool.sum() - (0 if has_own else 2):
             left = f"{pool.sum():,} of the {len(y):,} films of {path} are left"
             raise InputError(
-                f"{_NAMES[number]} asks for {count:,} films but {left}; ask for fewer with "
-                f"{_NAMES[number]}=."
+                f"{_NAMES[number]} asks for {count:,} films but {left}; add films, or ask for "
+                f"fewer with `chest_xray(…, {_NAMES[number]}=)`."
             )
         drawn = _drawn(y, of, pool, count, np.random.default_rng([seed, number]))
         where[pool & (own == number)] = -1

@@ -71,7 +71,7 @@ def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> li
 def _path(explainer: RealX) -> str:
     """What each price buys, so that nobody need train again to know."""
     bought = "; ".join(
-        f"λ = {one.sparsity:g} shows {one.fraction:.2g} of a picture with "
+        f"λ = {one.sparsity:g} shows {one.fraction:.1%} of a picture with "
         f"{one.balanced_accuracy:.3f}"
         for one in explainer.path_.itertuples()
     )
