@@ -259,6 +259,30 @@ def test_what_the_report_says_of_the_papers_judge_holds() -> None:
     assert "{}, {} and {}".format(*(f"−{-value:.2f}" for value in blank)) in text
 
 
+def test_what_the_report_says_of_hearts_holds() -> None:
+    text = prose(films()[0])
+    path = ROOT / "results" / "cxr" / "results.json"
+    places = json.loads(path.read_text(encoding="utf-8"))["places"]
+    band = {
+        name: found["groups"]["all"]["places"]["margin"]
+        for name, found in places["methods"].items()
+    }
+    own = band["REAL-X"]
+    assert f"{own['shown']['value']:.0%} of what REAL-X shows lies on the band" in text
+    more = "{value:.1f} [{low:.1f}, {high:.1f}] times its share".format(**own["enrichment"])
+    assert f"which takes {own['area']['value']:.1%} of a film: {more}" in text
+    assert f"selections would have {own['others']['value']:.0%} there" in text
+    assert own["beyond_others"]["low"] > 0  # "the selector follows each film's own heart"
+    few = f"{band['L2X']['shown']['value']:.0%} ({band['L2X']['enrichment']['value']:.1f} times)"
+    for name, said in (("REAL-X-EXCHANGE", "REAL-X-EXCHANGE it is {:.0%}"), ("BASE-X", "{:.0%}")):
+        assert said.format(band[name]["shown"]["value"]) in text
+    assert f"L2X, with five superpixels, {few}, for BASE-X" in text
+    ratio = interval(places["hearts"]["ratio_auroc"])
+    assert f"tells the labels apart with AUROC {ratio}" in text
+    for part in places["segmenter"]["scores"].values():
+        assert f"Dice {part['dice']:.2f}" in text
+
+
 def test_what_the_report_says_of_the_earlier_run_holds() -> None:
     text, now, before = prose(films()[1]), rows("cxr"), rows("cxr/earlier")
 
