@@ -1,4 +1,4 @@
-"""Seeds that were run apart and joined are the table of all seeds."""
+"""Seeds or methods that were run apart and joined are the table of all."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ def join(*arguments: object) -> Any:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both seeds at once, and each alone."""
+    """Both seeds at once, and each alone; of the first seed, each method alone."""
     folder = tmp_path_factory.mktemp("join")
+    for name in ("REAL-X", "L2X"):
+        options = {**OPTIONS, "explainers": (name,)}
+        run_cxr(folder / name, tiny(), FILMS, truth=PARTS[2].truth, seeds=(0,), **options)
     for name, seeds in (("both", (0, 1)), ("first", (0,)), ("second", (1,))):
         run_cxr(folder / name, tiny(), FILMS, truth=PARTS[2].truth, seeds=seeds, **OPTIONS)
-    return {name: folder / name for name in ("both", "first", "second")}
+    return {name: folder / name for name in ("both", "first", "second", "REAL-X", "L2X")}
 
 
 def by_name(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -70,6 +73,40 @@ def test_the_summary_is_of_all_seeds_and_keeps_the_remarks(
     assert results(out)["summary"] == results(runs["both"])["summary"]
     commands = [results(runs[name])["command"] for name in ("first", "second")]
     assert results(out)["joined"] == commands
+
+
+def test_joined_methods_are_those_of_one_run(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = join(runs["REAL-X"], runs["L2X"], "--out", out)
+    assert done.exit_code == 0, done.output
+    joined, whole = results(out), results(runs["first"])
+    assert [row["method"] for row in joined["rows"]] == [row["method"] for row in whole["rows"]]
+    assert by_name(joined["rows"]) == by_name(whole["rows"])
+    assert joined["summary"] == whole["summary"]
+    assert not (out / "samples.png").exists()  # there is none of both methods
+    for one, other in zip(
+        read_masks(out / "masks.npz"), read_masks(runs["first"] / "masks.npz"), strict=True
+    ):
+        assert (one.method, one.seed, one.setting) == (other.method, other.seed, other.setting)
+        assert np.array_equal(one.masks, other.masks)
+
+
+def test_methods_that_other_networks_judged_are_refused(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(runs["L2X"], other)
+    changed = results(other)
+    full = next(row for row in changed["rows"] if row["method"] == "FULL")
+    full["metrics"]["eloglik"] += 1e-6
+    (other / "results.json").write_text(json.dumps(changed), encoding="utf-8")
+    done = join(runs["REAL-X"], other, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "were judged by other networks" in " ".join(done.output.split())
+    done = join(runs["first"], runs["L2X"], "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "method L2X is in" in " ".join(done.output.split())
+    assert not (tmp_path / "out").exists()
 
 
 def _without_a_method(run: dict[str, Any]) -> None:

@@ -251,12 +251,17 @@ def cxr(
 
 @app.command()
 def join(
-    folders: Annotated[list[Path], typer.Argument(help="What runs with other seeds wrote.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="What runs with other seeds, or other methods, wrote.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the table of all of them.")],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """One table of MNIST or X-rays from runs that differ in their seeds (--first-seed) alone."""
+    """One table of MNIST or X-rays from runs that differ in nothing but --first-seed or --methods.
+
+    Methods are joined where FULL and the evaluators came out the same to the last digit.
+    """
     with one_sentence_errors():
         from unmasked.reproduce.join import join_tables
 

@@ -46,8 +46,10 @@ def write_masks(path: Path, drawn: Drawn, seeds: tuple[int, ...]) -> None:
 
 
 def joined_masks(paths: Sequence[Path]) -> dict[str, NDArray[Any]]:
-    """The masks of runs with other seeds and the same settings, for `save_masks`."""
+    """The masks of runs with other seeds, or with other methods, for `save_masks`."""
     files = [_arrays(path) for path in paths]
+    if any(file.keys() != files[0].keys() for file in files):  # other methods, the same seeds
+        return {name: value for file in files for name, value in file.items()}
     return {
         name: value
         if name == "features" or name.endswith(" settings")

@@ -1,9 +1,10 @@
-"""``unmasked reproduce join``: seeds of an image table that were run apart, as one table."""
+"""``unmasked reproduce join``: seeds, or methods, of an image table run apart, as one table."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,27 @@ _PICTURES = ("samples.png", "single-pixel.png", "gallery.html", "study")
 _FACTS = ("version", "commit", "hardware", "python", "torch")
 _CONTENT = ("command", "recipe", "images", "seconds", "summary", "rows")
 _ROW = ("dataset", "method", "setting", "seed", "chosen", "metrics")
+_FULL = "FULL"
 _SUBJECTS = {subject.dataset: subject for subject in (MNIST, CXR)}
 
 
 def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
-    """Write the table of all seeds of runs that differ in nothing else.
+    """Write one table of runs that differ in their seeds alone, or in their methods alone.
 
     Pictures, and where selections lie, are of the first seed in a run of several too: they are
-    taken from the first folder. Masks are joined where all folders have them.
+    taken from the first folder. Of other methods the pictures stay where they are. Masks are
+    joined where all folders have them.
     """
     runs = [_read(folder) for folder in folders]
-    _check(folders, runs)
+    by_method = _check(folders, runs)
     first = runs[0]
     subject = _subject(folders[0], first)
-    rows = [row for run in runs for row in run["rows"]]
+    rows = [
+        row
+        for number, run in enumerate(runs)
+        for row in run["rows"]
+        if not (by_method and number and row["method"] == _FULL)  # the first has it already
+    ]
     seconds: dict[str, float] = {}
     for run in runs:
         for name, value in run["seconds"].items():
@@ -41,10 +49,7 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
     facts = {"command": command}
     for key in _FACTS:
         facts[key] = "; ".join(dict.fromkeys(str(run[key]) for run in runs))
-    own = image_lead(first["rows"], subject)
-    at = next((i for i, words in enumerate(first["summary"]) if words in own), 0)
-    words = [sentence for sentence in first["summary"] if sentence not in own]
-    words[at:at] = image_lead(rows, subject)
+    words = _words(runs if by_method else [first], rows, subject)
     recipe = first["recipe"]
     paths = [folder / "masks.npz" for folder in folders]
     masks = joined_masks(paths) if all(path.is_file() for path in paths) else {}
@@ -53,18 +58,33 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
     with all_or_nothing(out) as part:
         whole = {**first, **facts, "seconds": seconds, "summary": words, "rows": rows}
         whole["joined"] = [run["command"] for run in runs]
+        if by_method and all("places" in run for run in runs):
+            places = {k: v for run in runs for k, v in run["places"]["methods"].items()}
+            whole["places"] = {**first["places"], "methods": places}
         (part / "results.json").write_text(to_json(whole), encoding="utf-8")
         tables = image_tables(rows, recipe["tolerance"], subject)
         write_tables(part, tables, facts, words, recipe["deviations"], title=subject.title)
         if masks:
             save_masks(part / "masks.npz", masks)
-        for name in _PICTURES:
+        for name in () if by_method else _PICTURES:
             source = folders[0] / name
             if source.is_dir():
                 shutil.copytree(source, part / name)
             elif source.is_file():
                 shutil.copy(source, part / name)
     return Reproduction(rows, words, out, seconds)
+
+
+def _words(runs: list[dict[str, Any]], rows: list[dict[str, Any]], subject: Subject) -> list[str]:
+    """What was found in all rows, among what else the runs say, each sentence once."""
+    others: list[str] = []
+    at = 0
+    for number, run in enumerate(runs):
+        own = image_lead(run["rows"], subject)
+        if number == 0:
+            at = next((i for i, words in enumerate(run["summary"]) if words in own), 0)
+        others += [said for said in run["summary"] if said not in own and said not in others]
+    return [*others[:at], *image_lead(rows, subject), *others[at:]]
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -93,26 +113,51 @@ def _subject(folder: Path, run: dict[str, Any]) -> Subject:
     return _SUBJECTS[names.pop()]
 
 
-def _check(folders: list[Path], runs: list[dict[str, Any]]) -> None:
+def _check(folders: list[Path], runs: list[dict[str, Any]]) -> bool:
+    """Refuse runs that do not belong together; whether they differ in their methods."""
     if len(folders) < 2:
         raise InputError("joining needs two folders or more.")
-    owners: dict[int, Path] = {}
+    seeds = [{row["seed"] for row in run["rows"]} for run in runs]
+    methods = [{row["method"] for row in run["rows"]} - {_FULL} for run in runs]
+    by_method = len(set(map(frozenset, methods))) > 1 and len(set(map(frozenset, seeds))) == 1
     for folder, run in zip(folders, runs, strict=True):
         for words, what in (
             ("another recipe", lambda run: run["recipe"]),
             ("other images", lambda run: (run["images"], {row["dataset"] for row in run["rows"]})),
-            ("other methods", lambda run: {row["method"] for row in run["rows"]}),
+            ("other methods and seeds", lambda run: by_method or set(map(_method, run["rows"]))),
             ("other figures", lambda run: {key for row in run["rows"] for key in row["metrics"]}),
         ):
             if what(run) != what(runs[0]):
                 raise InputError(
                     f"{folder} has {words} than {folders[0]}; join runs that differ in their "
-                    "seeds alone."
+                    "seeds alone, or in their methods alone."
                 )
-        for seed in sorted({row["seed"] for row in run["rows"]}):
-            if seed in owners:
-                raise InputError(
-                    f"seed {seed} is in {owners[seed]} and in {folder}; give --first-seed when "
-                    "running them."
-                )
-            owners[seed] = folder
+        if by_method and _full(run) != _full(runs[0]):
+            raise InputError(
+                f"FULL has other figures in {folder} than in {folders[0]}: the methods were judged "
+                "by other networks and cannot stand in one table; run them on one machine."
+            )
+    if by_method:
+        _apart("method", methods, folders, "give others with --methods when running them")
+    else:
+        _apart("seed", seeds, folders, "give --first-seed when running them")
+    return by_method
+
+
+def _method(row: dict[str, Any]) -> str:
+    return str(row["method"])
+
+
+def _full(run: dict[str, Any]) -> list[Any]:
+    """What FULL and both evaluators say of whole images: other networks say something else."""
+    return [(row["seed"], row["metrics"]) for row in run["rows"] if row["method"] == _FULL]
+
+
+def _apart(what: str, owned: Sequence[set[Any]], folders: list[Path], advice: str) -> None:
+    """Refuse a seed or a method that two folders have."""
+    owners: dict[Any, Path] = {}
+    for folder, names in zip(folders, owned, strict=True):
+        for name in sorted(names):
+            if name in owners:
+                raise InputError(f"{what} {name} is in {owners[name]} and in {folder}; {advice}.")
+            owners[name] = folder
