@@ -28,7 +28,7 @@ from unmasked.data.picture_folder import find_pictures, read_pictures
 from unmasked.errors import InputError
 from unmasked.imagenetworks import CNN, UNet, _folded
 from unmasked.jobs.imagefiles import plain_names
-from unmasked.jobs.imageparts import default_training, networks
+from unmasked.jobs.imageparts import default_superpixels, default_training, networks
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -305,7 +305,7 @@ def test_refusals_write_nothing(place, tmp_path):
         (["--labels", table, "--fit", "stretch"], "--fit must be one of"),
         (["--labels", table, "--network", "large"], "--network must be one of"),
         (["--labels", table, "--sparsity", "much"], "--sparsity must be"),
-        (["--labels", table, "--size", 8], "needs at least as many lines"),
+        (["--labels", table, "--size", 8, "--superpixels", 16], "needs at least as many lines"),
         (["--labels", table, "--fit", "none", "--size", 64], "film0000.png is 32 × 32 pixels"),
         (["--labels", table, "--network", "unet-densenet", "--size", 36], "multiples of 8"),
         (["--model", place], "no config.json"),
@@ -450,6 +450,25 @@ def test_networks_see_each_superpixel(size, superpixels, fold):
     assert medium.predictor == CNN((16, 32, 64, 128, 128), max(1, fold // 2))
     assert medium.selector == UNet((32, 64, 128, 128), fold)
     assert size // fold >= 2 * superpixels
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "cells"),
+    [("auto", False, 8), ("auto", True, 16), ("small", True, 8), ("medium", False, 16)],
+)
+def test_small_networks_have_fewer_superpixels(name, gpu, cells):
+    assert default_superpixels(name, gpu=gpu) == cells
+
+
+def test_the_grid_is_that_of_the_networks_unless_it_is_named(tmp_path):
+    lines = write_films(tmp_path / "films", 12)
+    table = write_labels(tmp_path / "l.csv", lines)
+    out = tmp_path / "out"
+    run(
+        tmp_path / "films", "--labels", table, "--out", out,
+        "--size", 16, "--device", "cpu", "--epochs", 1, "--sparsity", 0.5,
+    )  # fmt: skip
+    assert Explanation.load(out / "masks" / "masks.npz").masks.shape[1] == 64
 
 
 def test_the_network_follows_the_machine_unless_it_is_named():

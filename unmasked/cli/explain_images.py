@@ -47,8 +47,13 @@ def explain_images(
     ] = "pad",
     grey: Annotated[bool, typer.Option("--grey", help="Make coloured pictures grey.")] = False,
     superpixels: Annotated[
-        int, typer.Option(help="Cells across and down of the grid that is shown or hidden.", min=1)
-    ] = 16,
+        int | None,
+        typer.Option(
+            help="Cells across and down of the grid that is shown or hidden.  [default: 16; for "
+            "small networks 8]",
+            min=1,
+        ),
+    ] = None,
     sparsity: Annotated[
         str,
         typer.Option(

@@ -29,7 +29,13 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 from unmasked.jobs.imagefiles import STUDY_CASES, Explained, write_all, write_page, write_study
-from unmasked.jobs.imageparts import NETWORKS, Networks, default_training, networks
+from unmasked.jobs.imageparts import (
+    NETWORKS,
+    Networks,
+    default_superpixels,
+    default_training,
+    networks,
+)
 from unmasked.jobs.imagewords import (
     remarks_on,
     result_rows,
@@ -110,7 +116,7 @@ def explain_folder(
     out: Path,
     *,
     reading: Reading | None = None,
-    superpixels: int = 16,
+    superpixels: int | None = None,
     sparsity: float | Sequence[float] | str = "auto",
     network: str = "auto",
     epochs: int | None = None,
@@ -119,11 +125,16 @@ def explain_folder(
     show: Show = "auto",
     command: str = "unmasked explain-images",
 ) -> ImagesResult:
-    """Split a folder of labelled pictures, train REAL-X and EVAL-X, explain the test pictures."""
+    """Split a folder of labelled pictures, train REAL-X and EVAL-X, explain the test pictures.
+
+    superpixels : cells along a side; by default as many as suit the networks.
+    """
     started = time.monotonic()
     reading = reading or Reading()
-    on = choose_device(device)
-    parts = _checked(reading, superpixels, sparsity, network, gpu=on.type != "cpu")
+    gpu = choose_device(device).type != "cpu"
+    if superpixels is None:
+        superpixels = default_superpixels(network, gpu=gpu)
+    parts = _checked(reading, superpixels, sparsity, network, gpu=gpu)
     _check_apart(folder, out)
     found = reading.find(folder, labels, show)
     listing = found.listing
