@@ -118,8 +118,7 @@ def test_films_at_equal_settings_are_the_measured_ones(name: str) -> None:
     for cell, key in zip(columns, keys, strict=True):
         seeds = found[key]
         assert len(seeds) == 3
-        error = np.std(seeds, ddof=1) / np.sqrt(3)
-        assert numbers(cell) == pytest.approx([np.mean(seeds), error], abs=5.1e-4), key
+        assert numbers(cell) == pytest.approx(mean_and_error(seeds), abs=5.1e-4), key
     _, e, _, varied = np.mean(found["random"], axis=0)
     assert numbers(random) == pytest.approx([e, varied], abs=5.1e-4)
 
@@ -159,6 +158,11 @@ def interval(difference: dict[str, float]) -> str:
 
 def chosen(table: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [row for row in table if row["method"] == name and row["chosen"]]
+
+
+def mean_and_error(seeds: list[float]) -> tuple[float, float]:
+    """Over seeds, with the mean's standard error."""
+    return float(np.mean(seeds)), float(np.std(seeds, ddof=1) / np.sqrt(len(seeds)))
 
 
 def all_wanted(row: dict[str, Any]) -> bool:
@@ -226,8 +230,7 @@ def test_what_the_report_says_of_sparse_films_holds() -> None:
         ("eauroc", "AUROC of {} and"),
         ("eauroc_varied", "and {} in it"),
     ):
-        error = np.std(one[key], ddof=1) / np.sqrt(3)
-        assert said.format(f"{np.mean(one[key]):.3f} ± {error:.3f}") in text
+        assert said.format("{:.3f} ± {:.3f}".format(*mean_and_error(one[key]))) in text
     few = [mean(table, "REAL-X, λ = 2.5", key) for key in ("acc", "macc")]
     assert "REAL-X's four at λ = 2.5 have {:.3f} and {:.3f}.".format(*few) in text
     alike = [
@@ -350,8 +353,7 @@ def test_the_readme_quotes_the_films_as_they_were_measured() -> None:
         ("L2X, k = 1", "eauroc_varied", "the judge finds an AUROC of {}"),
     ):
         found = measured(table, name, chosen=False)[key]
-        error = np.std(found, ddof=1) / np.sqrt(3)
-        assert said.format(f"{np.mean(found):.3f} ± {error:.3f}") in text
+        assert said.format("{:.3f} ± {:.3f}".format(*mean_and_error(found))) in text
     like = np.mean(measured(table, "REAL-X, λ = 0.5", chosen=False)["random"], axis=0)[3]
     whole = mean(table, "FULL", "eauroc_varied")
     assert f"the whole film {whole:.3f}, as many random ones {like:.3f}" in text

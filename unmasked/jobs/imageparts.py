@@ -44,7 +44,12 @@ def default_superpixels(name: str, *, gpu: bool = False) -> int:
     >>> default_superpixels("auto"), default_superpixels("auto", gpu=True)
     (8, 16)
     """
-    return 8 if name == "small" or (name == "auto" and not gpu) else 16
+    return 8 if _resolved(name, gpu) == "small" else 16
+
+
+def _resolved(name: str, gpu: bool) -> str:
+    """The networks that "auto" stands for."""
+    return ("medium" if gpu else "small") if name == "auto" else name
 
 
 def networks(name: str, size: int, superpixels: int, *, gpu: bool = False) -> Networks:
@@ -54,8 +59,7 @@ def networks(name: str, size: int, superpixels: int, *, gpu: bool = False) -> Ne
     2 × 2 in a superpixel: a place is several pixels, as channels (`CNN.fold`), so nothing is lost.
     Their deepest level sees the whole picture.
     """
-    if name == "auto":
-        name = "medium" if gpu else "small"
+    name = _resolved(name, gpu)
     if name == "unet-densenet":
         return Networks(name, DenseNet121(), MonaiUNet())
     places = max(32, 2 * superpixels)

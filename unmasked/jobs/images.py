@@ -43,6 +43,7 @@ from unmasked.jobs.imagewords import (
     summary_of,
     summary_of_new,
 )
+from unmasked.jobs.saved import model_folders, new_row
 from unmasked.networks import Factory
 from unmasked.pixels import Pixels
 from unmasked.report.page import footer
@@ -233,11 +234,7 @@ def explain_new_pictures(
     started = time.monotonic()
     reading = reading or Reading()
     choose_device(device)
-    model, beside = _model_folders(model)
-    if out.resolve() in (model.resolve(), model.resolve().parent):
-        raise OutputError(
-            f"{out} holds the model itself and its results; choose another folder with --out."
-        )
+    model, beside = model_folders(model, out)
     _check_apart(folder, out)
     explainer = RealX.load(model, device=device)
     if not isinstance(explainer.columns_, Pixels):
@@ -285,18 +282,7 @@ def explain_new_pictures(
         "classes": [str(label) for label in explainer.classes_],
         **_about(pictures, reading),
         "summary": summary,
-        "rows": [
-            {
-                "dataset": folder.name,
-                "method": "REAL-X",
-                "setting": {"sparsity": price},
-                "chosen": price == explainer.sparsity_,
-                "metrics": {
-                    "fraction": explanation.fraction,
-                    **({} if scores is None else scores.figures("explanation")),
-                },
-            }
-        ],
+        "rows": [new_row(folder.name, explainer, price, explanation, scores)],
         "remarks": remarks + ([] if scores is None else scores.remarks),
         "skipped": [asdict(one) for one in pictures.skipped],
         "seconds": time.monotonic() - started,
@@ -370,13 +356,6 @@ def _said(pictures: PictureFolder) -> bytes:
     said = [pictures.names.tolist(), pictures.labels, pictures.groups]
     plain = [None if part is None else list(map(str, part)) for part in said]
     return hashlib.sha256(json.dumps(plain).encode()).digest()
-
-
-def _model_folders(given: Path) -> tuple[Path, Path | None]:
-    """The explainer's folder and the evaluator's, from either it or the output around it."""
-    model = given / "model" if (given / "model" / "config.json").is_file() else given
-    evaluator = model.parent / "evaluator"
-    return model, evaluator if (evaluator / "config.json").is_file() else None
 
 
 def _saved_reading(model: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from unmasked.data.picturelabels import Skipped
 from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
-from unmasked.jobs.prices import said_price
+from unmasked.jobs.saved import said_price
 
 _MOST_NAMED = 10  # skipped pictures that are printed
 

@@ -24,13 +24,13 @@ from unmasked.data.tables import (
 from unmasked.engine import Training
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
-from unmasked.errors import InputError, OutputError
+from unmasked.errors import InputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
 from unmasked.explainers.base import check_restarts
 from unmasked.explanation import Explanation
-from unmasked.jobs.prices import said_price
+from unmasked.jobs.saved import model_folders, new_row, said_price
 from unmasked.reach import OUTSIDE
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -166,11 +166,7 @@ def explain_new_rows(
     sparsity : another λ of those that it was trained with, instead of the chosen one.
     """
     choose_device(device)
-    model, beside = _model_folders(model)
-    if folder.resolve() in (model.resolve(), model.resolve().parent):
-        raise OutputError(
-            f"{folder} holds the model itself and its results; choose another folder with --out."
-        )
+    model, beside = model_folders(model, folder)
     explainer = RealX.load(model, device=device)
     if not isinstance(explainer.columns_, Columns):
         raise InputError(
@@ -216,18 +212,7 @@ def explain_new_rows(
         "table": path.name,
         "model": str(model),
         "summary": summary,
-        "rows": [
-            {
-                "dataset": path.name,
-                "method": "REAL-X",
-                "setting": {"sparsity": price},
-                "chosen": price == explainer.sparsity_,
-                "metrics": {
-                    "fraction": explanation.fraction,
-                    **({} if scores is None else scores.figures("explanation")),
-                },
-            }
-        ],
+        "rows": [new_row(path.name, explainer, price, explanation, scores)],
     }
     heat = plots.heat_map(
         explanation.masks, explanation.feature_names, title="Features shown in each row"
@@ -246,13 +231,6 @@ def explain_new_rows(
         )
         (part / "results.json").write_text(to_json(results), encoding="utf-8")
     return TableResult(results, summary, scores, folder)
-
-
-def _model_folders(given: Path) -> tuple[Path, Path | None]:
-    """The explainer's folder and the evaluator's, from either it or the output around it."""
-    model = given / "model" if (given / "model" / "config.json").is_file() else given
-    evaluator = model.parent / "evaluator"
-    return model, evaluator if (evaluator / "config.json").is_file() else None
 
 
 def _trust(explainer: RealX, explanation: Explanation, X: pd.DataFrame) -> pd.DataFrame:

@@ -118,13 +118,13 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> bool:
     if len(folders) < 2:
         raise InputError("joining needs two folders or more.")
     seeds = [{row["seed"] for row in run["rows"]} for run in runs]
-    methods = [{row["method"] for row in run["rows"]} - {_FULL} for run in runs]
-    by_method = len(set(map(frozenset, methods))) > 1 and len(set(map(frozenset, seeds))) == 1
+    methods = [_methods(run) for run in runs]
+    by_method = any(own != methods[0] for own in methods) and all(own == seeds[0] for own in seeds)
     for folder, run in zip(folders, runs, strict=True):
         for words, what in (
             ("another recipe", lambda run: run["recipe"]),
             ("other images", lambda run: (run["images"], {row["dataset"] for row in run["rows"]})),
-            ("other methods and seeds", lambda run: by_method or set(map(_method, run["rows"]))),
+            ("other methods and seeds", lambda run: by_method or _methods(run)),
             ("other figures", lambda run: {key for row in run["rows"] for key in row["metrics"]}),
         ):
             if what(run) != what(runs[0]):
@@ -144,8 +144,9 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> bool:
     return by_method
 
 
-def _method(row: dict[str, Any]) -> str:
-    return str(row["method"])
+def _methods(run: dict[str, Any]) -> set[str]:
+    """What is compared with FULL."""
+    return {row["method"] for row in run["rows"]} - {_FULL}
 
 
 def _full(run: dict[str, Any]) -> list[Any]:
