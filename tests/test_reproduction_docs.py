@@ -146,6 +146,62 @@ def test_the_table_of_drawn_films_is_the_measured_one(name: str) -> None:
         assert numbers(cell) == pytest.approx(found[key], abs=5.1e-4), key
 
 
+PAPER = ("FULL", "REAL-X, λ = 0.1", "**REAL-X, λ = 1**", "REAL-X, λ = 2.5")
+PAPER += ("**BASE-X, λ = 0.1**", "BASE-X, λ = 1", "BASE-X, λ = 2.5")
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_table_of_films_by_the_paper_is_the_measured_one(name: str) -> None:
+    plain = name.strip("*")
+    table = rows("cxr/paper")
+    found = measured(table, plain, chosen=False)
+    (row,) = [r for r in table if (r["method"], r["setting"]) == at(plain)]
+    assert row["chosen"] == (name != plain or name == "FULL")
+    shown, predictor, paper, varied, random, alone = cells(
+        section("Chest X-rays: the paper preset"), name
+    )
+    assert numbers(shown) == pytest.approx([256 * share for share in found["fraction"]], abs=0.051)
+    for cell, ending, start in ((predictor, "", ""), (paper, "", "e"), (varied, "_varied", "e")):
+        own = [found[f"{start}{key}{ending}"][0] for key in ("acc", "auroc")]
+        assert numbers(cell) == pytest.approx(own, abs=5.1e-4)
+    if name != "FULL":
+        assert numbers(random) == pytest.approx(found["random"][0], abs=5.1e-4)
+        assert numbers(alone) == pytest.approx(found["macc"], abs=5.1e-4)
+
+
+def at(name: str) -> tuple[str, dict[str, float]]:
+    """A row's method and setting."""
+    method, _, setting = name.partition(", λ = ")
+    return method, {"sparsity": float(setting)} if setting else {}
+
+
+def test_what_the_report_says_of_the_paper_preset_holds() -> None:
+    text, table = prose(section("Chest X-rays: the paper preset")), rows("cxr/paper")
+    real, base = (measured(table, f"{name}, λ = 1", chosen=False) for name in ("REAL-X", "BASE-X"))
+    (over,) = [row["over_random"]["eauroc"] for row in chosen(table, "REAL-X")]
+    assert (
+        f"an eAUROC of {real['eauroc'][0]:.3f} against {base['eauroc'][0]:.3f} (varied "
+        f"{real['eauroc_varied'][0]:.3f}, {base['eauroc_varied'][0]:.3f}), {interval(over)} above"
+    ) in text
+    _, e, _, varied = base["random"][0]
+    assert base["eauroc"][0] < e
+    assert base["eauroc_varied"][0] < varied
+    assert f"below random ones there ({e:.3f}, varied {varied:.3f})" in text
+    assert (
+        f"names {base['macc'][0]:.3f} of the films and its own predictor {base['acc'][0]:.3f}"
+        in text
+    )
+    full = measured(table, "FULL", chosen=True)
+    assert f"FULL has {full['auroc'][0]:.3f} where the paper has 0.887" in text
+    assert f"the tuned preset {mean(rows('cxr'), 'FULL', 'auroc'):.3f}" in text
+    both = f"{full['eauroc'][0]:.3f} and {full['eauroc_varied'][0]:.3f} from whole films"
+    assert both in text
+    for price in (5.0, 50.0):
+        shown = [r["metrics"]["fraction"] for r in table if r["setting"] == {"sparsity": price}]
+        assert shown
+        assert not any(shown)
+
+
 def prose(text: str) -> str:
     """What is said, without the tables."""
     return " ".join(" ".join(x for x in text.splitlines() if not x.startswith("|")).split())

@@ -49,8 +49,8 @@ def explain_images(
     superpixels: Annotated[
         int | None,
         typer.Option(
-            help="Cells across and down of the grid that is shown or hidden.  [default: 16; for "
-            "small networks 8]",
+            help="Cells across and down of the grid that is shown or hidden.  [default: 8; for "
+            "unet-densenet 16]",
             min=1,
         ),
     ] = None,

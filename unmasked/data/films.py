@@ -44,7 +44,7 @@ def read_films(
         pixels, read = _from_cache(file, key, shape) or (pixels, read)
     reasons: dict[int, str] = {}
     before, todo = read.sum(), np.flatnonzero(~read).tolist()
-    with reading_bar(len(todo), progress, "films") as advance:
+    with file_bar(len(todo), progress, "films") as advance:
         pool = ThreadPoolExecutor()
         try:
             films = pool.map(lambda i: _film(sources[i], size), todo)
@@ -95,8 +95,8 @@ def why(error: Exception) -> str:
 
 
 @contextmanager
-def reading_bar(
-    total: int, show: bool | Literal["auto"], what: str
+def file_bar(
+    total: int, show: bool | Literal["auto"], what: str, doing: str = "reading"
 ) -> Iterator[Callable[[], None]]:
     """A progress bar over files; silent where nobody watches. Gives what to call after each."""
     if show == "auto":
@@ -117,7 +117,7 @@ def reading_bar(
         TextColumn("left"),
     )
     with progress_bar(*columns) as bar:
-        task = bar.add_task("reading", total=total)
+        task = bar.add_task(doing, total=total)
         yield lambda: bar.advance(task)
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-from unmasked.data.films import reading_bar
+from unmasked.data.films import file_bar
 from unmasked.data.picturecache import cached_pictures
 from unmasked.data.picturefiles import FITS, Fit, Look, Plan, kind_of, look
 from unmasked.data.picturelabels import Listing, Skipped, read_labels
@@ -233,7 +233,7 @@ def _looked(listing: Listing, progress: Progress) -> tuple[Listing, list[Look]]:
     looks: list[Look] = []
     good: list[int] = []
     skipped = []
-    with reading_bar(len(listing.paths), progress, "heads") as advance, ThreadPoolExecutor() as go:
+    with file_bar(len(listing.paths), progress, "heads") as advance, ThreadPoolExecutor() as go:
         for row, own in enumerate(go.map(look, listing.paths)):
             advance()
             if isinstance(own, str):

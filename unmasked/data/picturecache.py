@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unmasked.data.films import reading_bar, why
+from unmasked.data.films import file_bar, why
 from unmasked.data.picturefiles import Plan, read
 from unmasked.errors import OutputError
 
@@ -123,7 +123,7 @@ def _fill(
         handle.truncate(start + done * each)
         handle.seek(start + done * each)
         noted = time.monotonic()
-        with reading_bar(len(paths), progress, "pictures") as advance:
+        with file_bar(len(paths), progress, "pictures") as advance:
             for _ in range(done):
                 advance()
             for row, pixels in _in_order(paths, done, plan, advance):

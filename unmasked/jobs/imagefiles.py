@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,8 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmasked.data.films import file_bar
 from unmasked.data.picture_folder import PictureFolder
 from unmasked.data.picturefiles import SUFFIXES
+from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.explanation import Explanation
 from unmasked.pictures import only_shown, overlay, png, to_rgb
@@ -73,17 +76,26 @@ class Explained:
         return found
 
 
-def write_all(part: Path, found: Explained) -> None:
+def write_all(part: Path, found: Explained, show: Show = False) -> None:
     """``overlays/``, ``masks/`` and ``explained.csv``."""
     overlays, masks = part / "overlays", part / "masks"
     overlays.mkdir()
     masks.mkdir()
     files = plain_names(found.names)
-    for i, file in enumerate(files):
+
+    def draw(i: int) -> None:
         image, shown = found.image(i), found.mask(i)
         drawn = overlay(image, shown, limits=found.limits, factor=found.factor)
-        (overlays / file).write_bytes(png(drawn))
-        (masks / file).write_bytes(_mask_png(shown))
+        (overlays / files[i]).write_bytes(png(drawn))
+        (masks / files[i]).write_bytes(_mask_png(shown))
+
+    with file_bar(len(files), show, "pictures", "writing") as advance:
+        pool = ThreadPoolExecutor()
+        try:
+            for _ in pool.map(draw, range(len(files))):
+                advance()
+        finally:
+            pool.shutdown(cancel_futures=True)
     explanation = found.explanation
     Explanation(
         explanation.masks,

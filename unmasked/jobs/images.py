@@ -134,7 +134,7 @@ def explain_folder(
     reading = reading or Reading()
     gpu = choose_device(device).type != "cpu"
     if superpixels is None:
-        superpixels = default_superpixels(network, gpu=gpu)
+        superpixels = default_superpixels(network)
     parts = _checked(reading, superpixels, sparsity, network, gpu=gpu)
     _check_apart(folder, out)
     found = reading.find(folder, labels, show)
@@ -203,6 +203,7 @@ def explain_folder(
             f"What the labels of {folder.name} rest on",
             summary + remarks,
             seed,
+            show,
         )
         explainer.save(part / "model")
         (part / "model" / _READING).write_text(
@@ -288,7 +289,8 @@ def explain_new_pictures(
         "seconds": time.monotonic() - started,
     }
     with all_or_nothing(out) as part:
-        _write(part, explained, results, f"Explanations of {folder.name}", summary + remarks, seed)
+        title = f"Explanations of {folder.name}"
+        _write(part, explained, results, title, summary + remarks, seed, show)
     _forget_others(pictures, reading)
     return ImagesResult(results, summary + remarks, scores, out)
 
@@ -398,8 +400,9 @@ def _write(
     title: str,
     lead: list[str],
     seed: int,
+    show: Show,
 ) -> None:
-    write_all(part, explained)
+    write_all(part, explained, show)
     results["study_cases"] = write_study(part, explained, most=STUDY_CASES, seed=seed)
     write_page(part, explained, title, [*lead, "Orange marks what is shown."], footer(results))
     (part / "results.json").write_text(to_json(results), encoding="utf-8")
