@@ -32,6 +32,7 @@ from small_films import (
 )
 
 from unmasked.data import ChestXrays, chest_xray
+from unmasked.data import filmlists as lists
 from unmasked.errors import InputError
 
 
@@ -102,7 +103,7 @@ def test_balance_draws_from_the_whole_table(tmp_path: Path) -> None:
     rows = listed(6, 30)
     folder = nih(tmp_path, rows)
     negative = {name for name, findings, _ in rows if findings == "No Finding"}
-    listing = module._folder(folder)
+    listing = lists.listed_in_folder(folder)
     drawn = [
         set(listing.names[module._balanced(listing.y, None, seed)].tolist()) & negative
         for seed in range(40)
@@ -113,7 +114,7 @@ def test_balance_draws_from_the_whole_table(tmp_path: Path) -> None:
 
 def listing(rows: Sequence[tuple[int, int]], part: Sequence[int] | None = None) -> Any:
     """Films with a label and a patient each, not read yet."""
-    return module._Listing(
+    return lists.Listing(
         path=Path("films"),
         names=np.array([f"{i}.png" for i in range(len(rows))]),
         y=np.array([y for y, _ in rows], np.int64),

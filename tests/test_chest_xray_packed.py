@@ -22,7 +22,6 @@ from small_films import (
     all_names,
     kept,
     message,
-    module,
     needs_masks,
     needs_packed,
     nih,
@@ -34,6 +33,7 @@ from small_films import (
 )
 
 from unmasked.data import ChestXrays, Films, HeartMasks, chest_xray, heart_masks
+from unmasked.data import filmlists as lists
 from unmasked.errors import DataWarning, InputError
 
 # ---------------------------------------------------------------------- boxes
@@ -177,7 +177,7 @@ def test_the_files_own_test_films_are_the_test(tmp_path: Path) -> None:
     ],
 )
 def test_a_files_own_parts_are_told_by_its_folders(names: list[str], expected: Any) -> None:
-    found = module._own_parts(np.array(names))
+    found = lists.own_parts(np.array(names))
     assert (None if found is None else found.tolist()) == expected
 
 
