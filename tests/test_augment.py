@@ -27,9 +27,9 @@ from unmasked import (
     Training,
     methods,
 )
+from unmasked.augmentations import Flattened
 from unmasked.engine import Method, Settings, Trained, loop
 from unmasked.engine.program import Program
-from unmasked.pixels import Flattened
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

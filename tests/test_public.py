@@ -14,7 +14,7 @@ NAMES = [
     "CoverageWarning", "DataWarning",
     "DenseNet121", "Encoding", "EvalX", "ExactPosterior", "Explanation", "Full", "Groups",
     "ImageMean", "InputError", "InterruptedWarning", "Invase", "MaskLaw", "Masker", "MemoryWarning",
-    "MissingExtra", "MonaiUNet", "OutputError", "PostHoc", "RealX", "Roar", "SavedError",
+    "MissingExtra", "MonaiUNet", "OutputError", "PostHoc", "RealX", "Retake", "Roar", "SavedError",
     "Scores", "SetMLP", "Shift", "Stability", "SubsetCollection", "Superpixels", "Synthetic",
     "Token", "Training", "UNet", "UniformSize", "UnmaskedError", "UnmaskedWarning", "Zero",
     "audit", "encoding_test", "network_encoding_test", "selection_quality", "stability",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unmasked.auditing import AuditResult, AuditSettings, audit
+    from unmasked.augmentations import Retake, Shift
     from unmasked.data import Synthetic, synthetic
     from unmasked.engine import Training
     from unmasked.errors import (
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
     from unmasked.metrics import selection_quality
     from unmasked.networks import MLP, SetMLP
-    from unmasked.pixels import Shift
     from unmasked.superpixels import Blur, ImageMean, Superpixels
 
 __version__ = "0.1.0"
@@ -77,11 +77,12 @@ _HOME = {
     "OutputError": "errors",
     "PostHoc": "evaluation",
     "RealX": "explainers",
+    "Retake": "augmentations",
     "Roar": "evaluation",
     "SavedError": "errors",
     "Scores": "evaluation",
     "SetMLP": "networks",
-    "Shift": "pixels",
+    "Shift": "augmentations",
     "Stability": "explainers",
     "SubsetCollection": "evaluation",
     "Superpixels": "superpixels",
@@ -131,6 +132,7 @@ __all__ = [
     "OutputError",
     "PostHoc",
     "RealX",
+    "Retake",
     "Roar",
     "SavedError",
     "Scores",

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from unmasked.augmentations import Flattened
 from unmasked.columns import Columns, GroupSpec
 from unmasked.data.stored import StoredImages, StoredRows
 from unmasked.engine import Data, Trained, Training
@@ -26,7 +27,7 @@ from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
 from unmasked.masklaws import MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory, build
-from unmasked.pixels import Flattened, ForImages, Pixels, is_images, read_images, unpacked
+from unmasked.pixels import ForImages, Pixels, is_images, read_images, unpacked
 from unmasked.storage import (
     classes_config,
     classes_from,

@@ -48,8 +48,8 @@ class Training:
         about twice as fast or more on a GPU that has it; weights and sums stay in float32.
     augment : a function (x, u) -> x that changes training rows, fresh in every step: x the rows of
         a batch, (batch, columns) or images (batch, channels, height, width), u uniform numbers
-        (batch, 8) to take its chances from, so that runs repeat. `Shift` moves images. Targets stay
-        those of the row as it was.
+        (batch, 8) to take its chances from, so that runs repeat. `Shift` and `Retake` are for
+        images. Targets stay those of the row as it was.
     predictor_epochs : passes of a predictor before its selector starts (``predictor_first``);
         None: as many as the selector has. It has every mask to learn, the selector only good
         ones. Where all start together, and in EVAL-X, ``epochs`` holds.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from unmasked.augmentations import Shift
 from unmasked.engine import Training
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
-from unmasked.pixels import Shift
 
 _STEPS, _EPOCHS = 1200, (8, 60)  # of a selector: about so many steps, within so many passes
 _VALIDATIONS = 4  # of a selector's run: each takes as long as thousands of pictures

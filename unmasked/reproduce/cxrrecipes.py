@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from unmasked.augmentations import Shift
 from unmasked.engine import Training
 from unmasked.errors import InputError
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.masking import Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, UniformSize
 from unmasked.networks import MLP
-from unmasked.pixels import Shift
 from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
 from unmasked.reproduce.recipes import one_of
 from unmasked.reproduce.subjects import BUDGET, EXCHANGE

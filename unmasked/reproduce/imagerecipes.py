@@ -9,11 +9,12 @@ from typing import Any
 from torch import nn
 
 from unmasked import methods
+from unmasked.augmentations import Flattened, Shift
 from unmasked.engine import Method, Training
 from unmasked.masking import Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP
-from unmasked.pixels import Flattened, ForImages, Shift
+from unmasked.pixels import ForImages
 from unmasked.reproduce.recipes import one_of
 from unmasked.reproduce.subjects import BUDGET, EXCHANGE
 from unmasked.samplers import ConcreteTopK, RebarBernoulli, Sampler
