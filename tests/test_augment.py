@@ -21,6 +21,7 @@ from unmasked import (
     Bernoulli,
     InputError,
     MemoryWarning,
+    Retake,
     SavedError,
     Shift,
     Superpixels,
@@ -258,12 +259,17 @@ RUNS: dict[str, Method] = {
     "evaluator": method(explains=False),
     "joint, images": methods.real_x(Superpixels((2, 1)).bound((1, 2, 2)), Bernoulli(), TINY, TINY),
 }
+RUNS["joint, images taken again"] = RUNS["joint, images"]
 each_run = pytest.mark.parametrize("name", RUNS)
 SHIFTED = Flattened(Shift(1), (1, 2, 2))
+CHANGING: dict[str, Any] = {
+    "joint, images": SHIFTED,
+    "joint, images taken again": Flattened(Retake(), (1, 2, 2)),
+}
 
 
 def changing(name: str) -> Any:
-    return SHIFTED if name == "joint, images" else noisy
+    return CHANGING.get(name, noisy)
 
 
 @each_run
@@ -363,14 +369,16 @@ def test_every_explainer_is_trained_with_it(name: str) -> None:
     """Also the model that sees everything, beside a path chosen by tolerance."""
     images, y = pictures()
     results = []
-    for augment in (None, Shift(0), Shift(2), Shift(2)):
+    for augment in (None, Shift(0), Shift(2), Shift(2), Retake(), Retake()):
         training = Training(epochs=2, batch_size=12, learning_rate=0.05, augment=augment)
         fitted = EXPLAINERS[name](masker=Superpixels(2), training=training).fit(images, y)
         results.append(fitted.predict_proba(images))
-    plain, still, moved, again = results
+    plain, still, *changed = results
     np.testing.assert_array_equal(still, plain)
-    np.testing.assert_array_equal(moved, again)
-    assert np.abs(moved - plain).max() > 1e-3
+    for one, again in (changed[:2], changed[2:]):
+        np.testing.assert_array_equal(one, again)
+        assert np.abs(one - plain).max() > 1e-3
+    assert np.abs(changed[0] - changed[2]).max() > 1e-3
 
 
 def test_the_model_that_sees_everything_is_trained_with_it_too() -> None:

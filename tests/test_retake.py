@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_tables import assert_one_sentence
@@ -90,6 +91,41 @@ def test_zoom_changes_a_slope(chance: float) -> None:
     torch.testing.assert_close(found, ramp[10:21].expand(11, 11) / factor)
 
 
+@pytest.mark.parametrize("size", [(7, 11), (12, 6), (1, 5)])
+def test_all_at_once_is_the_formula(size: tuple[int, int]) -> None:
+    """c · x(R p / s + t) + b pixel by pixel, with straight lines between pixels."""
+    height, width = size
+    how = Retake(0.2, 40, 0.5, 0.3, 0.7)
+    images = noise(6, 2, height, width)
+    u = torch.rand(6, CHANCES, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    found = how(images, u)
+    for row, image in enumerate(images):
+        c = [2 * float(value) - 1 for value in u[row]]
+        angle, s = math.radians(how.turn) * c[TURN], (1 + how.zoom) ** c[ZOOM]
+        for i in range(height):
+            for j in range(width):
+                y, x = i - (height - 1) / 2, j - (width - 1) / 2
+                old_x = (math.cos(angle) * x - math.sin(angle) * y) / s + how.shift * width * c[
+                    RIGHT
+                ]
+                old_y = (math.sin(angle) * x + math.cos(angle) * y) / s + how.shift * height * c[
+                    DOWN
+                ]
+                value = between(image, old_y + (height - 1) / 2, old_x + (width - 1) / 2)
+                value = (1 + how.contrast * c[CONTRAST]) * value + how.brightness * c[BRIGHTNESS]
+                torch.testing.assert_close(found[row, :, i, j], value)
+
+
+def between(image: Tensor, line: float, column: float) -> Tensor:
+    """(channels,) at a place between pixels; outside there are zeros."""
+    result = torch.zeros(image.shape[0], dtype=image.dtype)
+    for i in (math.floor(line), math.floor(line) + 1):
+        for j in (math.floor(column), math.floor(column) + 1):
+            if 0 <= i < image.shape[1] and 0 <= j < image.shape[2]:
+                result += (1 - abs(line - i)) * (1 - abs(column - j)) * image[:, i, j]
+    return result
+
+
 def test_light_is_a_factor_and_a_sum() -> None:
     images = noise(1, 2, 4, 5)
     u = chances(CONTRAST=0.9, BRIGHTNESS=0.1)
@@ -126,7 +162,8 @@ def test_other_chances_are_not_used() -> None:
 
 
 def test_what_is_drawn_is_even() -> None:
-    """Over many draws neither side is favoured: gain, sum and log-zoom have mean 0.
+    """Over many draws neither side is favoured: gain − 1, what is added, log-zoom, turns and shifts
+    have mean 0.
 
     A number evenly drawn from −a to a has standard deviation a / √3; beyond five standard errors
     of a mean of 4,000 comes once in 10⁶.
@@ -142,6 +179,28 @@ def test_what_is_drawn_is_even() -> None:
     assert abs(float(slope.log().mean())) < math.log(1.3) * error
     assert float(slope.min()) > 1 / 1.3 - 1e-9
     assert float(slope.max()) < 1.3 + 1e-9
+    moved = taken(ramp, u, shift=0.2)[:, 0, 7, 7]  # the old place of the middle, right of it
+    assert abs(float(moved.mean())) < 0.2 * side * error
+    lines = taken(ramp.mT, u, shift=0.2)[:, 0, 7, 7]
+    assert abs(float(lines.mean())) < 0.2 * side * error
+    tilt = torch.asin(taken(ramp, u, turn=30)[:, 0, 6, 7])  # one above the middle: sin of the turn
+    assert abs(float(tilt.mean())) < math.radians(30) * error
+    assert float(tilt.abs().max()) < math.radians(30) + 1e-9
+
+
+def test_equal_ones_are_written_alike() -> None:
+    """A checkpoint knows its run by what is written."""
+    assert repr(Retake(shift=0, turn=np.float32(8))) == repr(Retake(shift=0.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_places_are_exact_where_pixels_are_not(dtype: torch.dtype) -> None:
+    """Half precision is rounded once, at the end: these pixels are whole numbers."""
+    ramp = (torch.arange(33.0) - 16).expand(2, 1, 33, 33)
+    u = torch.rand(2, CHANCES, generator=torch.Generator().manual_seed(6))
+    coarse, fine = (Retake()(ramp.to(kind), u) for kind in (dtype, torch.float32))
+    assert coarse.dtype == dtype
+    assert torch.equal(coarse, fine.to(dtype))
 
 
 def test_single_precision_and_uniform_numbers_of_either() -> None:
@@ -158,6 +217,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "no number": (lambda: Retake(zoom=math.nan), "zoom must be a number from 0 to 1 but is nan"),
     "yes": (lambda: Retake(contrast=True), "contrast must be a number .* but is True"),
     "endless light": (lambda: Retake(brightness=math.inf), "brightness must be .* at least 0 but"),
+    "too much light": (lambda: Retake(brightness=10**400), "brightness must be .* at least 0 but"),
     "a word": (lambda: Retake(turn="8"), "turn must be a number .* but is '8'"),  # type: ignore[arg-type]
     "a table": (
         lambda: Retake()(torch.zeros(3, 4), torch.zeros(3, CHANCES)),

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample, pad
+from torch.nn.functional import grid_sample, pad
 
 from unmasked.errors import InputError
 from unmasked.shapes import ImageShape
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -77,33 +79,34 @@ class Retake:
     brightness: float = 0.2
 
     def __post_init__(self) -> None:
-        most = {"shift": 1.0, "turn": 180.0, "zoom": 1.0, "contrast": 1.0, "brightness": math.inf}
+        most = {"shift": 1.0, "turn": 180.0, "zoom": 1.0, "contrast": 1.0, "brightness": _LARGEST}
         for field in fields(self):
             value, high = getattr(self, field.name), most[field.name]
             number = isinstance(value, int | float | np.integer | np.floating)
-            if not number or isinstance(value, bool) or not 0 <= value <= high or value == math.inf:
-                until = "at least 0" if high == math.inf else f"from 0 to {high:g}"
-                raise InputError(f"{field.name} must be a number {until} but is {value!r}.")
+            if not number or isinstance(value, bool) or not 0 <= value <= high:
+                until = "at least 0" if high == _LARGEST else f"from 0 to {high:g}"
+                raise InputError(f"{field.name} must be a number {until} but is {value!r:.40}.")
+            object.__setattr__(self, field.name, float(value))  # equal ones are written alike
 
     def __call__(self, images: Tensor, u: Tensor) -> Tensor:
         """images (batch, channels, height, width), u uniform (batch, 8) -> images."""
         _check_images("Retake changes", images)
-        _, _, height, width = images.shape
-        down, right, turn, zoom, contrast, brightness = (2 * u[:, :6].to(images.dtype) - 1).unbind(
-            1
-        )  # each (batch,), from −1 to 1
+        height, width = images.shape[2:]
+        exact = torch.promote_types(images.dtype, torch.float32)
+        both_ways = (2 * u[:, :6].to(exact) - 1)[..., None, None]
+        down, right, turn, zoom, contrast, brightness = both_ways.unbind(1)  # each (batch, 1, 1)
         angle = turn * math.radians(self.turn)
-        near = torch.exp(-zoom * math.log1p(self.zoom))  # 1 / s
-        cos, sin = near * torch.cos(angle), near * torch.sin(angle)
-        # affine_grid measures both sides from −1 to 1, so a turn must know their proportion
-        rows = [
-            torch.stack([cos, -sin * height / width, 2 * self.shift * right], 1),
-            torch.stack([sin * width / height, cos, 2 * self.shift * down], 1),
-        ]
-        places = affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
-        moved = grid_sample(images, places, align_corners=False)
-        gain = (1 + self.contrast * contrast).reshape(-1, 1, 1, 1)
-        return gain * moved + (self.brightness * brightness).reshape(-1, 1, 1, 1)
+        far = torch.exp(-zoom * math.log1p(self.zoom))  # 1 / s
+        cos, sin = far * torch.cos(angle), far * torch.sin(angle)
+        # sums of products, not a matrix product, which a GPU may round to ten bits
+        line, column = (_middles(side, images.device, exact) for side in (height, width))
+        line = line[:, None]  # (height, 1) and (width,), in pixels from the middle
+        x = cos * column - sin * line + self.shift * width * right  # (batch, height, width)
+        y = sin * column + cos * line + self.shift * height * down
+        places = torch.stack([2 * x / width, 2 * y / height], -1)
+        moved = grid_sample(images.to(exact), places, align_corners=False)
+        gain, more = 1 + self.contrast * contrast, self.brightness * brightness
+        return (gain[:, None] * moved + more[:, None]).to(images.dtype)
 
 
 @dataclass(frozen=True)
@@ -131,3 +134,8 @@ def _check_images(does: str, images: Tensor) -> None:
             f"{does} images (batch, channels, height, width), but rows of shape "
             f"{tuple(images.shape)} came; leave out augment for tables."
         )
+
+
+def _middles(count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Of pixels along a side, from its middle: −(count − 1) / 2 to (count − 1) / 2."""
+    return torch.arange(count, device=device, dtype=dtype) - (count - 1) / 2
