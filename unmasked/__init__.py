@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from unmasked.explanation import Explanation
     from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
     from unmasked.masking import Groups, Masker, Token, Zero
-    from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+    from unmasked.masklaws import Bernoulli, MaskLaw, Patches, UniformSize
     from unmasked.metrics import selection_quality
     from unmasked.networks import MLP, SetMLP
     from unmasked.superpixels import Blur, ImageMean, Superpixels
@@ -75,6 +75,7 @@ _HOME = {
     "MissingExtra": "errors",
     "MonaiUNet": "imagenetworks",
     "OutputError": "errors",
+    "Patches": "masklaws",
     "PostHoc": "evaluation",
     "RealX": "explainers",
     "Retake": "augmentations",
@@ -130,6 +131,7 @@ __all__ = [
     "MissingExtra",
     "MonaiUNet",
     "OutputError",
+    "Patches",
     "PostHoc",
     "RealX",
     "Retake",

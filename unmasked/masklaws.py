@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from scipy.stats import binom
 from torch import Tensor
+from torch.nn.functional import avg_pool2d, pad
 
 from unmasked.errors import InputError
 from unmasked.shapes import Float
@@ -89,3 +91,80 @@ class UniformSize(MaskLaw):
 
     def sizes(self, features: int) -> tuple[int, int]:
         return 0, features
+
+
+@dataclass(frozen=True)
+class Patches(MaskLaw):
+    """Every size equally often, for cells of a grid, scattered or in patches of several widths.
+
+    What a selector shows of a picture lies together; a predictor that has learned from scattered
+    cells alone meets such masks unprepared. Uniform numbers on the grid, averaged over windows of
+    w × w cells that wrap around its edges, are a rough landscape; its k lowest cells are shown,
+    where k ~ U{0, …, cells}, and w is one of ``widths``, equally often. With w = 1 this is
+    `UniformSize`, so every mask can come. Each cell is shown equally often, whatever w is.
+
+    grid : (lines, columns) of cells, or one number for both, as in `Superpixels`.
+    widths : of windows, odd and narrower than the grid, or 1; by default 1, 3 and 5 where they fit.
+
+    >>> law = Patches(4)
+    >>> law.widths, law.noise_width(16), law.sizes(16)
+    ((1, 3), 18, (0, 16))
+    """
+
+    grid: int | tuple[int, int]
+    widths: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        pair = (self.grid, self.grid) if isinstance(self.grid, int) else tuple(self.grid)
+        if len(pair) != 2 or not all(_whole(side) and side > 0 for side in pair):
+            raise InputError(
+                "grid must be a whole number above 0 or a pair (lines, columns) but is "
+                f"{self.grid!r}."
+            )
+        most = max(1, min(pair) - 1)  # a window as wide as the grid sees the same everywhere
+        widths = tuple(w for w in (1, 3, 5) if w <= most) if self.widths is None else self.widths
+        if not widths or not all(_whole(w) and w % 2 and 0 < w <= most for w in widths):
+            raise InputError(
+                f"widths must be odd whole numbers from 1 to {most}, narrower than the grid, but "
+                f"are {self.widths!r}; name others."
+            )
+        object.__setattr__(self, "grid", tuple(int(side) for side in pair))
+        object.__setattr__(self, "widths", tuple(int(w) for w in widths))
+
+    def noise_width(self, features: int) -> int:
+        self._check(features)
+        return features + 2
+
+    def __call__(
+        self, noise: Float[Tensor, "batch noise"], features: int
+    ) -> Float[Tensor, "batch features"]:
+        self._check(features)
+        assert isinstance(self.grid, tuple)
+        assert self.widths is not None
+        cells, size, which = noise[..., :features], noise[..., -2:-1], noise[..., -1:]
+        ground = cells.reshape(-1, 1, *self.grid)
+        window = torch.floor(which * len(self.widths))  # (batch, 1)
+        chosen = cells
+        for number, width in enumerate(self.widths):
+            around = pad(ground, (width // 2,) * 4, mode="circular")
+            smooth = avg_pool2d(around, width, stride=1).reshape(cells.shape)
+            chosen = torch.where(window == number, smooth, chosen)
+        rank = chosen.argsort(-1).argsort(-1)
+        return (rank < torch.floor(size * (features + 1))).to(noise.dtype)
+
+    def sizes(self, features: int) -> tuple[int, int]:
+        self._check(features)
+        return 0, features
+
+    def _check(self, features: int) -> None:
+        assert isinstance(self.grid, tuple)
+        lines, columns = self.grid
+        if features != lines * columns:
+            raise InputError(
+                f"Patches are for a grid of {lines} × {columns} cells, but there are {features} "
+                "features; give it the grid of the superpixels."
+            )
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from unmasked.errors import InputError, MissingExtra, OutputError, SavedError
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.masking import Groups, Masker, Token, Zero
-from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+from unmasked.masklaws import Bernoulli, MaskLaw, Patches, UniformSize
 from unmasked.networks import MLP, Factory, SetMLP
 from unmasked.superpixels import Blur, ImageMean, Superpixels
 
@@ -195,6 +195,8 @@ def law_config(law: MaskLaw) -> dict[str, Any]:
         return {"kind": "Bernoulli", "p": law.p}
     if isinstance(law, UniformSize):
         return {"kind": "UniformSize"}
+    if isinstance(law, Patches):
+        return {"kind": "Patches", **asdict(law)}
     return {"kind": "custom", "name": type(law).__name__}
 
 
@@ -202,6 +204,8 @@ def law_from(config: dict[str, Any]) -> MaskLaw | None:
     """The inverse of `law_config`; None for a custom law, which prediction does not need."""
     if config["kind"] == "Bernoulli":
         return Bernoulli(config["p"])
+    if config["kind"] == "Patches":
+        return Patches(tuple(config["grid"]), tuple(config["widths"]))
     return UniformSize() if config["kind"] == "UniformSize" else None
 
 

@@ -51,7 +51,8 @@ class RealX(Priced):
         predictor of its own, and the selector must be without BatchNorm.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
-    mask_law : the predictor's random masks: `UniformSize` (default) or the paper's `Bernoulli`.
+    mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or
+        for superpixels of a grid `Patches`.
     training : options, see `Training`.
     restarts : how often to train each setting, from other seeds, all in one program; the one with
         the best objective on validation rows is kept. A selector can settle in a selection that
