@@ -94,19 +94,24 @@ def measured(table: list[dict[str, Any]], name: str, *, chosen: bool) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("name", FILMS)
-def test_the_table_of_films_is_the_measured_one(name: str) -> None:
-    found = measured(rows("cxr"), name, chosen=True)
-    shown, predictor, paper, varied, random, alone = cells(films()[0], name)
-    assert numbers(shown) == pytest.approx(
-        [256.0] if name == "FULL" else [256 * share for share in found["fraction"]], abs=0.051
-    )
+def assert_row_of_films(columns: list[str], found: dict[str, Any]) -> None:
+    """A line of a table like the paper's: superpixels of each seed, then means over seeds."""
+    shown, predictor, paper, varied, random, alone = columns
+    shares = found["fraction"] if found["random"] else [1.0]  # FULL's is said once
+    assert numbers(shown) == pytest.approx([256 * share for share in shares], abs=0.051)
     for cell, ending, start in ((predictor, "", ""), (paper, "", "e"), (varied, "_varied", "e")):
         means = [np.mean(found[f"{start}{key}{ending}"]) for key in ("acc", "auroc")]
         assert numbers(cell) == pytest.approx(means, abs=5.1e-4)
-    if name != "FULL":
+    if found["random"]:
         assert numbers(random) == pytest.approx(np.mean(found["random"], axis=0), abs=5.1e-4)
         assert numbers(alone) == pytest.approx([np.mean(found["macc"])], abs=5.1e-4)
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_the_table_of_films_is_the_measured_one(name: str) -> None:
+    found = measured(rows("cxr"), name, chosen=True)
+    assert bool(found["random"]) == (name != "FULL")
+    assert_row_of_films(cells(films()[0], name), found)
 
 
 @pytest.mark.parametrize("name", ALIKE)
@@ -152,27 +157,14 @@ PAPER += ("**BASE-X, λ = 0.1**", "BASE-X, λ = 1", "BASE-X, λ = 2.5")
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_table_of_films_by_the_paper_is_the_measured_one(name: str) -> None:
-    plain = name.strip("*")
-    table = rows("cxr/paper")
+    plain, table = name.strip("*"), rows("cxr/paper")
     found = measured(table, plain, chosen=False)
-    (row,) = [r for r in table if (r["method"], r["setting"]) == at(plain)]
-    assert row["chosen"] == (name != plain or name == "FULL")
-    shown, predictor, paper, varied, random, alone = cells(
-        section("Chest X-rays: the paper preset"), name
-    )
-    assert numbers(shown) == pytest.approx([256 * share for share in found["fraction"]], abs=0.051)
-    for cell, ending, start in ((predictor, "", ""), (paper, "", "e"), (varied, "_varied", "e")):
-        own = [found[f"{start}{key}{ending}"][0] for key in ("acc", "auroc")]
-        assert numbers(cell) == pytest.approx(own, abs=5.1e-4)
-    if name != "FULL":
-        assert numbers(random) == pytest.approx(found["random"][0], abs=5.1e-4)
-        assert numbers(alone) == pytest.approx(found["macc"], abs=5.1e-4)
-
-
-def at(name: str) -> tuple[str, dict[str, float]]:
-    """A row's method and setting."""
-    method, _, setting = name.partition(", λ = ")
-    return method, {"sparsity": float(setting)} if setting else {}
+    assert bool(found["random"]) == (name != "FULL")
+    assert_row_of_films(cells(section("Chest X-rays: the paper preset"), name), found)
+    if name != "FULL":  # what is bold was chosen
+        method, price = plain.split(", λ = ")
+        (row,) = chosen(table, method)
+        assert (row["setting"] == {"sparsity": float(price)}) == (name != plain)
 
 
 def test_what_the_report_says_of_the_paper_preset_holds() -> None:

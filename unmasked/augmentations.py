@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
+from unmasked.checks import is_whole
 from unmasked.errors import InputError
 from unmasked.shapes import ImageShape
 
@@ -35,8 +36,7 @@ class Shift:
     most: int = 2
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.most, int | np.integer) and not isinstance(self.most, bool)
-        if not whole or self.most < 0:
+        if not is_whole(self.most) or self.most < 0:
             raise InputError(
                 f"most must be a whole number of pixels, at least 0, but is {self.most!r}."
             )

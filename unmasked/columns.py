@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from unmasked.checks import is_whole
 from unmasked.errors import DataWarning, InputError
 
 GroupSpec = Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]
@@ -305,7 +306,7 @@ def _assign(names: list[str], groups: GroupSpec | None) -> tuple[tuple[str, ...]
 
 
 def _position(member: Any, names: list[str]) -> int:
-    if isinstance(member, int | np.integer) and not isinstance(member, bool):
+    if is_whole(member):
         if not -len(names) <= member < len(names):
             raise InputError(f"a group names column {member} but there are {len(names)} columns.")
         return int(member) % len(names)

@@ -15,6 +15,7 @@ from scipy.stats import binom
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, pad
 
+from unmasked.checks import grid_pair, is_whole
 from unmasked.errors import InputError
 from unmasked.shapes import Float
 
@@ -115,20 +116,15 @@ class Patches(MaskLaw):
     widths: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        pair = (self.grid, self.grid) if isinstance(self.grid, int) else tuple(self.grid)
-        if len(pair) != 2 or not all(_whole(side) and side > 0 for side in pair):
-            raise InputError(
-                "grid must be a whole number above 0 or a pair (lines, columns) but is "
-                f"{self.grid!r}."
-            )
+        pair = grid_pair(self.grid)
         most = max(1, min(pair) - 1)  # a window as wide as the grid sees the same everywhere
         widths = tuple(w for w in (1, 3, 5) if w <= most) if self.widths is None else self.widths
-        if not widths or not all(_whole(w) and w % 2 and 0 < w <= most for w in widths):
+        if not widths or not all(is_whole(w) and w % 2 and 0 < w <= most for w in widths):
             raise InputError(
                 f"widths must be odd whole numbers from 1 to {most}, narrower than the grid, but "
                 f"are {self.widths!r}; name others."
             )
-        object.__setattr__(self, "grid", tuple(int(side) for side in pair))
+        object.__setattr__(self, "grid", pair)
         object.__setattr__(self, "widths", tuple(int(w) for w in widths))
 
     def noise_width(self, features: int) -> int:
@@ -164,7 +160,3 @@ class Patches(MaskLaw):
                 f"Patches are for a grid of {lines} × {columns} cells, but there are {features} "
                 "features; give it the grid of the superpixels."
             )
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -10,10 +10,10 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unmasked.checks import is_whole
 from unmasked.errors import InputError
 from unmasked.shapes import Float
 
@@ -53,9 +53,7 @@ class MLP:
 
     def __post_init__(self) -> None:
         widths = self.hidden if isinstance(self.hidden, list | tuple) else (None,)
-        if not all(
-            isinstance(w, int | np.integer) and not isinstance(w, bool) and w > 0 for w in widths
-        ):
+        if not all(is_whole(w) and w > 0 for w in widths):
             raise InputError(
                 f"hidden must hold whole numbers above 0 but is {self.hidden!r}; "
                 "give one width for each hidden layer, such as (200, 200)."
@@ -110,7 +108,7 @@ class SetMLP:
         object.__setattr__(self, "hidden", head.hidden)
         for name in ("inner", "embedding"):
             value = getattr(self, name)
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            whole = is_whole(value)
             if not whole or value < 1:
                 raise InputError(f"{name} must be a whole number above 0 but is {value!r}.")
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
+from unmasked.checks import grid_pair, is_whole
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
 from unmasked.shapes import Float, ImageShape
@@ -112,17 +113,7 @@ class Superpixels(Masker):
         if self.grid is not None and self.labels is not None:
             raise InputError("either grid or labels says what the superpixels are, but both came.")
         if self.grid is not None:
-            pair = (self.grid, self.grid) if isinstance(self.grid, int | np.integer) else self.grid
-            if (
-                not isinstance(pair, tuple | list)
-                or len(pair) != 2
-                or not all(_whole(n) and n > 0 for n in pair)
-            ):
-                raise InputError(
-                    "grid must be a whole number above 0 or a pair (lines, columns) but is "
-                    f"{self.grid!r}."
-                )
-            object.__setattr__(self, "grid", (int(pair[0]), int(pair[1])))
+            object.__setattr__(self, "grid", grid_pair(self.grid))
         if self.labels is not None:
             object.__setattr__(self, "labels", _label_map(self.labels))
         if isinstance(self.masker, Superpixels | Groups) or not isinstance(self.masker, Masker):
@@ -142,7 +133,7 @@ class Superpixels(Masker):
         if (
             not isinstance(shape, tuple | list)
             or len(shape) != 3
-            or not all(_whole(n) and n > 0 for n in shape)
+            or not all(is_whole(n) and n > 0 for n in shape)
         ):
             raise InputError(
                 f"the images' shape must be (channels, height, width) but is {shape!r}."
@@ -275,10 +266,6 @@ def _cells(length: int, cells: int) -> NDArray[np.int64]:
     [0, 0, 0, 1, 1, 2, 2]
     """
     return (np.arange(length) * cells) // length
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _label_map(labels: ArrayLike) -> NDArray[np.int64]:

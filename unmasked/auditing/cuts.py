@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmasked.auditing.matching import Matched
+from unmasked.checks import is_whole
 from unmasked.errors import InputError
 
 
@@ -31,7 +32,7 @@ class Cut:
             counts = [max(1, round(f * features)) for f in shares]
         elif top is not None:
             counts = _several(top)
-            wrong = next((k for k in counts if not _is_whole(k) or not 1 <= k <= features), None)
+            wrong = next((k for k in counts if not is_whole(k) or not 1 <= k <= features), None)
             if wrong is not None:
                 raise InputError(
                     f"top must be a whole number from 1 to the {features} features but is "
@@ -192,10 +193,6 @@ def _several(value: Any) -> list[Any]:
     if isinstance(value, list | tuple | range | np.ndarray):
         return list(value)
     return [value]
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:

@@ -30,6 +30,7 @@ from unmasked.auditing.table import (
     read_training,
 )
 from unmasked.auditing.work import Work
+from unmasked.checks import is_whole
 from unmasked.data.tables import as_times, not_before
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
@@ -274,7 +275,7 @@ def _store(
 
 
 def _seed(random_state: Any) -> int:
-    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    whole = is_whole(random_state)
     if not whole or random_state < 0:
         raise InputError(f"random_state must be a whole number from 0 up but is {random_state!r}.")
     return int(random_state)

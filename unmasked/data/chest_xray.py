@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unmasked.checks import check_whole, is_whole
 from unmasked.data.filmlists import Listing, listed_in_file, listed_in_folder
 from unmasked.data.films import made_folder, read_arrays, read_films
 from unmasked.errors import DataWarning, InputError
@@ -107,8 +108,8 @@ def chest_xray(
         minute or two, 90 MB); by default in that folder.
     progress : whether to show a progress bar while reading; "auto": where somebody watches.
     """
-    _check_whole("size", size, 1)
-    _check_whole("seed", seed, 0)
+    check_whole("size", size, 1)
+    check_whole("seed", seed, 0)
     held_out = (_asked("validation", validation), _asked("test", test))
     path, folder = Path(path), None
     if not path.exists():
@@ -186,18 +187,9 @@ def heart_masks(path: str | Path) -> HeartMasks:
     )
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if not _whole(value) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least} but is {value!r}.")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _asked(name: str, value: Any) -> int | float | None:
     share = isinstance(value, float | np.floating) and 0 < value < 1
-    if value is None or share or (_whole(value) and value >= 2):
+    if value is None or share or (is_whole(value) and value >= 2):
         return value
     raise InputError(
         f"{name} must be a whole number of films of at least 2, or a share between 0 and 1, but is "
@@ -248,7 +240,7 @@ def _split(
         pool = pool if has_own else where == 0
         total = pool.sum() if has_own else len(y)
         count = _HELD_OUT if asked is None else asked
-        count = int(count) if _whole(count) else max(2, round(float(count) * total))
+        count = int(count) if is_whole(count) else max(2, round(float(count) * total))
         if count > pool.sum() - (0 if has_own else 2):
             left = f"{pool.sum():,} of the {len(y):,} films of {path} are left"
             raise InputError(

@@ -44,18 +44,14 @@ def read_films(
         pixels, read = _from_cache(file, key, shape) or (pixels, read)
     reasons: dict[int, str] = {}
     before, todo = read.sum(), np.flatnonzero(~read).tolist()
-    with file_bar(len(todo), progress, "films") as advance:
-        pool = ThreadPoolExecutor()
-        try:
-            films = pool.map(lambda i: _film(sources[i], size), todo)
-            for i, film in zip(todo, films, strict=True):
-                if isinstance(film, str):
-                    reasons[i] = film
-                else:
-                    pixels[i], read[i] = film, True
-                advance()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with file_bar(len(todo), progress, "films") as advance, threads() as pool:
+        films = pool.map(lambda i: _film(sources[i], size), todo)
+        for i, film in zip(todo, films, strict=True):
+            if isinstance(film, str):
+                reasons[i] = film
+            else:
+                pixels[i], read[i] = film, True
+            advance()
     remarks = []
     if file is not None and key is not None and read.sum() > before:
         failed = _to_cache(file, key, pixels, read)
@@ -92,6 +88,16 @@ def why(error: Exception) -> str:
     """What an error says, in a few words."""
     said = getattr(error, "strerror", None) or str(error).split("\n")[0].split(". ")[0]
     return str(said).rstrip(".") or type(error).__name__
+
+
+@contextmanager
+def threads(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
+    """For work on many files; what waits is dropped where the work ends early."""
+    pool = ThreadPoolExecutor(most)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

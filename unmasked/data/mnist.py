@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unmasked.checks import is_whole
 from unmasked.data.idx import read_idx
 from unmasked.errors import InputError, MissingExtra, OutputError
 
@@ -78,8 +79,7 @@ def mnist(folder: str | Path | None = None, *, validation: int = 5_000, seed: in
 
 
 def _check_whole(name: str, value: int, least: int, most: int | None) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    if not is_whole(value) or value < least or (most is not None and value > most):
         limits = f"from {least:,} to {most:,}" if most is not None else f"of at least {least}"
         raise InputError(f"{name} must be a whole number {limits} but is {value!r}.")
 

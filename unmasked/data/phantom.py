@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from unmasked.checks import check_whole, grid_pair
 from unmasked.errors import InputError
 
 LIMIT = 0.5
@@ -87,9 +88,9 @@ def phantom(rows: int, size: int = 64, seed: int = 0) -> Phantom:
     >>> films.x.shape, films.truth.shape, films.probability.shape
     ((4, 1, 32, 32), (4, 32, 32), (4,))
     """
-    _check_whole("rows", rows, 1)
-    _check_whole("size", size, _LEAST_SIZE)
-    _check_whole("seed", seed, 0)
+    check_whole("rows", rows, 1)
+    check_whole("size", size, _LEAST_SIZE)
+    check_whole("seed", seed, 0)
     anatomy = _drawn(rows, seed)
     probability: NDArray[np.float64] = expit((anatomy.ratio - LIMIT) / SOFTNESS)
     y = (np.random.default_rng([seed, 1]).random(rows) < probability).astype(np.int64)
@@ -132,11 +133,7 @@ def truth_of_superpixels(
             "the truth must be an array (films, height, width) of true and false but has shape "
             f"{values.shape} and type {values.dtype}; give phantom(…).truth."
         )
-    pair = grid if isinstance(grid, tuple | list) else (grid, grid)
-    if len(pair) != 2 or not all(_whole(n) and n > 0 for n in pair):
-        raise InputError(
-            f"grid must be a whole number above 0 or a pair (lines, columns) but is {grid!r}."
-        )
+    pair = grid_pair(grid)
     films, height, width = values.shape
     if pair[0] > height or pair[1] > width:
         raise InputError(
@@ -152,15 +149,6 @@ def truth_of_superpixels(
     fullest = counts.max(1, keepdims=True)
     result: NDArray[np.bool_] = (counts > 0) & (counts >= _SHARE * fullest)
     return result
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if not _whole(value) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least} but is {value!r}.")
 
 
 # ---------------------------------------------------------------------- what is drawn

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-from unmasked.data.films import file_bar
+from unmasked.data.films import file_bar, threads
 from unmasked.data.picturecache import cached_pictures
 from unmasked.data.picturefiles import FITS, Fit, Look, Plan, kind_of, look
 from unmasked.data.picturelabels import Listing, Skipped, read_labels
@@ -233,7 +232,7 @@ def _looked(listing: Listing, progress: Progress) -> tuple[Listing, list[Look]]:
     looks: list[Look] = []
     good: list[int] = []
     skipped = []
-    with file_bar(len(listing.paths), progress, "heads") as advance, ThreadPoolExecutor() as go:
+    with file_bar(len(listing.paths), progress, "heads") as advance, threads() as go:
         for row, own in enumerate(go.map(look, listing.paths)):
             advance()
             if isinstance(own, str):

@@ -13,7 +13,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unmasked.data.films import file_bar, why
+from unmasked.data.films import file_bar, threads, why
 from unmasked.data.picturefiles import Plan, read
 from unmasked.errors import OutputError
 
@@ -142,15 +141,12 @@ def _fill(
 
 def _in_order(paths: Sequence[Path], done: int, plan: Plan, advance: Callable[[], None]) -> Any:
     """(row, pixels or why there are none) of each picture from row ``done`` on."""
-    pool = ThreadPoolExecutor()
-    try:
+    with threads() as pool:
         for start in range(done, len(paths), _AT_ONCE):
             some = paths[start : start + _AT_ONCE]
             for row, pixels in enumerate(pool.map(lambda path: read(path, plan), some), start):
                 advance()
                 yield row, pixels
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _header(handle: BinaryIO, shape: tuple[int, ...], plan: Plan) -> int:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from unmasked import methods
+from unmasked.checks import is_whole
 from unmasked.columns import GroupSpec
 from unmasked.engine import Data, Settings, Training, fit
 from unmasked.engine.progress import Show
@@ -129,7 +130,7 @@ class EvalX(TableEvaluator):
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> EvalX:
         """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
         self._check_estimator()
-        whole = isinstance(self.members, int | np.integer) and not isinstance(self.members, bool)
+        whole = is_whole(self.members)
         if not whole or self.members < 1:
             raise InputError(f"members must be a whole number above 0 but is {self.members!r}.")
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from unmasked import methods
+from unmasked.checks import is_whole
 from unmasked.choosing import OF_FULL, RULES, Candidate, choose
 from unmasked.columns import Columns
 from unmasked.engine import Data, Method, Settings, fit, restart_seeds
@@ -43,7 +44,7 @@ DEFAULT_SELECTOR = MLP((200, 200, 200))
 
 def check_restarts(restarts: Any) -> None:
     """Refuse what is no number of restarts."""
-    whole = isinstance(restarts, int | np.integer) and not isinstance(restarts, bool)
+    whole = is_whole(restarts)
     if not whole or restarts < 1:
         raise InputError(f"restarts must be a whole number above 0 but is {restarts!r}.")
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unmasked import methods
+from unmasked.checks import is_whole
 from unmasked.columns import GroupSpec
 from unmasked.engine import Method, Training
 from unmasked.engine.progress import Show
@@ -143,7 +144,7 @@ def check_k(k: Any, features: int | None = None) -> tuple[int, ...]:
     """
     values = list(k) if isinstance(k, list | tuple | range | np.ndarray) else [k]
     for value in values:
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        whole = is_whole(value)
         if not whole or value < 1:
             raise InputError(f"k must be a whole number above 0 but is {value!r}.")
         if features is not None and value > features:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from unmasked.checks import is_whole
 from unmasked.engine import Settings, fit
 from unmasked.errors import InputError
 from unmasked.estimator import Table, checkpoint_file
@@ -131,7 +132,7 @@ def stability(
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    whole = isinstance(seeds, int | np.integer) and not isinstance(seeds, bool)
+    whole = is_whole(seeds)
     numbers = list(range(int(seeds))) if whole else list(seeds)  # type: ignore[arg-type]
     if len(numbers) < 2 or len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise InputError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmasked.data.films import file_bar
+from unmasked.data.films import file_bar, threads
 from unmasked.data.picture_folder import PictureFolder
 from unmasked.data.picturefiles import SUFFIXES
 from unmasked.engine.progress import Show
@@ -91,13 +90,10 @@ def write_all(part: Path, found: Explained, show: Show = False) -> None:
         (overlays / files[i]).write_bytes(png(drawn))
         (masks / files[i]).write_bytes(_mask_png(shown))
 
-    with file_bar(len(files), show, "pictures", "writing") as advance:
-        pool = ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1))
-        try:
-            for _ in pool.map(draw, range(len(files))):
-                advance()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    workers = min(_THREADS, os.cpu_count() or 1)
+    with file_bar(len(files), show, "pictures", "writing") as advance, threads(workers) as pool:
+        for _ in pool.map(draw, range(len(files))):
+            advance()
     explanation = found.explanation
     Explanation(
         explanation.masks,

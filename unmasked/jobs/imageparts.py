@@ -48,11 +48,6 @@ def default_superpixels(name: str) -> int:
     return 16 if name == "unet-densenet" else 8
 
 
-def _resolved(name: str, gpu: bool) -> str:
-    """The networks that "auto" stands for."""
-    return ("medium" if gpu else "small") if name == "auto" else name
-
-
 def networks(name: str, size: int, superpixels: int, *, gpu: bool = False) -> Networks:
     """The networks for pictures of a size; "auto" is "medium" on a GPU, else "small".
 
@@ -60,7 +55,8 @@ def networks(name: str, size: int, superpixels: int, *, gpu: bool = False) -> Ne
     2 × 2 in a superpixel: a place is several pixels, as channels (`CNN.fold`), so nothing is lost.
     Their deepest level sees the whole picture.
     """
-    name = _resolved(name, gpu)
+    if name == "auto":
+        name = "medium" if gpu else "small"
     if name == "unet-densenet":
         return Networks(name, DenseNet121(), MonaiUNet())
     places = max(32, 2 * superpixels)

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from unmasked.checks import is_whole
 from unmasked.columns import is_categorical
 from unmasked.data.tables import as_times
 from unmasked.errors import InputError
@@ -136,7 +137,7 @@ def check_settings(
     if max_rows is not None:
         least["max_rows"] = (max_rows, 50)
     for name, (value, lowest) in least.items():
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        whole = is_whole(value)
         if not whole or value < lowest:
             raise InputError(f"{name} must be a whole number from {lowest} up but is {value!r}.")
     if not isinstance(threshold, int | float) or not 0 < threshold < 10:
