@@ -119,7 +119,8 @@ class Patches(MaskLaw):
         pair = grid_pair(self.grid)
         most = max(1, min(pair) - 1)  # a window as wide as the grid sees the same everywhere
         widths = tuple(w for w in (1, 3, 5) if w <= most) if self.widths is None else self.widths
-        if not widths or not all(is_whole(w) and w % 2 and 0 < w <= most for w in widths):
+        several = isinstance(widths, tuple | list) and len(widths) > 0
+        if not several or not all(is_whole(w) and w % 2 and 0 < w <= most for w in widths):
             raise InputError(
                 f"widths must be odd whole numbers from 1 to {most}, narrower than the grid, but "
                 f"are {self.widths!r}; name others."
