@@ -126,9 +126,9 @@ class Pairs(Dataset[Any]):
 
 @dataclass(frozen=True)
 class Paint(Masker):
-    """A user's own masker."""
+    """A user's own masker: hidden numbers take one value."""
 
-    value: float = 3.0
+    value: float = 7.0
 
     def features(self, columns: int) -> int:
         return columns

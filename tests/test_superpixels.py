@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
+from small_images import Paint
 from small_tables import assert_one_sentence, quick, rows
 from torch import Tensor
 
@@ -29,22 +30,6 @@ from unmasked.masking import Masker
 from unmasked.superpixels import Fill
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@dataclass(frozen=True)
-class Paint(Masker):
-    """A user's own masker: hidden numbers take one value."""
-
-    value: float = 7.0
-
-    def features(self, columns: int) -> int:
-        return columns
-
-    def width(self, columns: int) -> int:
-        return columns
-
-    def __call__(self, x: Tensor, mask: Tensor) -> Tensor:
-        return x * mask + self.value * (1 - mask)
 
 
 @dataclass(frozen=True)
