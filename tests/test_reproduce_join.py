@@ -75,6 +75,21 @@ def test_the_summary_is_of_all_seeds_and_keeps_the_remarks(
     assert results(out)["joined"] == commands
 
 
+def test_what_was_joined_before_can_be_joined_again(runs: dict[str, Path], tmp_path: Path) -> None:
+    third, two, all_three = (tmp_path / name for name in ("third", "two", "all"))
+    found = results(runs["second"])
+    found["command"] = "the third"
+    for row in found["rows"]:
+        row["seed"] = 2
+    third.mkdir()
+    (third / "results.json").write_text(json.dumps(found), encoding="utf-8")
+    assert join(runs["first"], runs["second"], "--out", two).exit_code == 0
+    assert join(two, third, "--out", all_three).exit_code == 0
+    commands = [results(runs[name])["command"] for name in ("first", "second")]
+    assert results(all_three)["joined"] == [*commands, "the third"]
+    assert {row["seed"] for row in results(all_three)["rows"]} == {0, 1, 2}
+
+
 def test_joined_methods_are_those_of_one_run(runs: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = join(runs["REAL-X"], runs["L2X"], "--out", out)

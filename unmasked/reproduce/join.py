@@ -57,7 +57,7 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
     check_same_preset(out, recipe["preset"])
     with all_or_nothing(out) as part:
         whole = {**first, **facts, "seconds": seconds, "summary": words, "rows": rows}
-        whole["joined"] = [run["command"] for run in runs]
+        whole["joined"] = [command for run in runs for command in _commands(run)]
         if by_method and all("places" in run for run in runs):
             places = {k: v for run in runs for k, v in run["places"]["methods"].items()}
             whole["places"] = {**first["places"], "methods": places}
@@ -142,6 +142,11 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> bool:
     else:
         _apart("seed", seeds, folders, "give --first-seed when running them")
     return by_method
+
+
+def _commands(run: dict[str, Any]) -> list[str]:
+    """What made a run, or what made the runs of which it was joined."""
+    return list(run.get("joined", [run["command"]]))
 
 
 def _methods(run: dict[str, Any]) -> set[str]:
