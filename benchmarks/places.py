@@ -1,0 +1,48 @@
+"""Where do the selections of a finished `unmasked reproduce cxr` lie, in every setting?
+
+`unmasked reproduce cxr --hearts` says it of the chosen settings while it runs. This reads the kept
+masks of a run, or of joined ones, afterwards: seed 0, each method and setting that shows anything.
+
+    python benchmarks/places.py RUN NIH MASKS.npz OUT
+
+RUN holds masks.npz, NIH are the films that were explained, MASKS.npz films with outlined hearts; it
+writes OUT/places.json. Ten minutes on 2 CPU cores, nearly all for the network that finds hearts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from unmasked import Superpixels
+from unmasked.data import chest_xray
+from unmasked.report.results import provenance, to_json
+from unmasked.reproduce.hearts import places_of
+from unmasked.reproduce.imagemasks import read_masks
+
+
+def main(run: Path, nih: Path, masks: Path, out: Path) -> None:
+    films = chest_xray(nih)
+    kept = [one for one in read_masks(run / "masks.npz") if one.seed == 0 and one.masks.any()]
+    cells = round(kept[0].masks.shape[1] ** 0.5)
+    superpixels = Superpixels(cells).bound(films.test.x.shape[1:])
+    found = places_of(
+        masks,
+        films.test.x,
+        {f"{one.method} {one.setting:g}": one.masks for one in kept},
+        superpixels.map,
+        films.test.y,
+    )
+    for words in found["sentences"]:
+        print(words)
+    command = f"python benchmarks/places.py {run.name} {nih.name} {masks.name} {out}"
+    out.mkdir(parents=True, exist_ok=True)
+    text = to_json({**provenance(command), "images": nih.name, **found})
+    (out / "places.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    for name in ("run", "nih", "masks", "out"):
+        parser.add_argument(name, type=Path)
+    main(**vars(parser.parse_args()))
