@@ -153,6 +153,8 @@ def test_the_table_of_drawn_films_is_the_measured_one(name: str) -> None:
 
 PAPER = ("FULL", "REAL-X, λ = 0.1", "**REAL-X, λ = 1**", "REAL-X, λ = 2.5")
 PAPER += ("**BASE-X, λ = 0.1**", "BASE-X, λ = 1", "BASE-X, λ = 2.5")
+PAPER += ("INVASE, λ = 0.1", "**INVASE, λ = 1**", "INVASE, λ = 2.5", "**L2X, k = 5**")
+PAPER += tuple(f"L2X, k = {k}" for k in (1, 10, 15, 50, 100))
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -162,9 +164,10 @@ def test_the_table_of_films_by_the_paper_is_the_measured_one(name: str) -> None:
     assert bool(found["random"]) == (name != "FULL")
     assert_row_of_films(cells(section("Chest X-rays: the paper preset"), name), found)
     if name != "FULL":  # what is bold was chosen
-        method, price = plain.split(", λ = ")
-        (row,) = chosen(table, method)
-        assert (row["setting"] == {"sparsity": float(price)}) == (name != plain)
+        (row,) = chosen(table, plain.partition(", ")[0])
+        assert (list(row["setting"].values()) == numbers(plain.partition(", ")[2])) == (
+            name != plain
+        )
 
 
 def test_what_the_report_says_of_the_paper_preset_holds() -> None:
@@ -203,10 +206,50 @@ def test_what_the_report_says_of_the_paper_preset_holds() -> None:
         "have {:.3f} and {:.3f} from whole films, here they have {:.3f} and {:.3f}.".format(*both)
         in text
     )
-    for price in (5.0, 50.0):
+    for price in (5.0, 50.0):  # "both" are REAL-X and BASE-X, INVASE shows nothing from 2.5 on
         shown = [r["metrics"]["fraction"] for r in table if r["setting"] == {"sparsity": price}]
         assert shown
         assert not any(shown)
+
+
+def test_what_the_report_says_of_joint_methods_by_the_paper_holds() -> None:
+    text, table = prose(section("Chest X-rays: the paper preset")), rows("cxr/paper")
+    full = measured(table, "FULL", chosen=True)
+    many = measured(table, "L2X, k = 15", chosen=False)
+    few, hidden = (measured(table, name, chosen=True) for name in ("L2X, k = 5", "INVASE, λ = 1"))
+    (over,) = [row["over_random"] for row in chosen(table, "INVASE")]
+    real = measured(table, "REAL-X, λ = 1", chosen=True)
+    apart = [
+        row["metrics"]["auroc"] - row["metrics"]["eauroc"]
+        for row in table
+        if row["method"] == "L2X" and row["setting"]["k"] <= 50
+    ]
+    for form, figures in (
+        (
+            "an AUROC of {:.3f} and an accuracy of {:.3f}, FULL {:.3f} and {:.3f}.",
+            (many["auroc"], many["acc"], full["auroc"], full["acc"]),
+        ),
+        (
+            "judge finds {:.3f} and {:.3f} in them, the judge of every size {:.3f} and {:.3f}; the "
+            "mask alone names {:.3f}.",
+            [many[key] for key in ("eauroc", "eacc", "eauroc_varied", "eacc_varied", "macc")],
+        ),
+        ("names {:.3f} of the films, its own predictor {:.3f}.", (hidden["macc"], hidden["acc"])),
+        ("has {:.3f} from superpixels along", [few["eauroc"]]),
+        (
+            "({:.3f}; varied {:.3f} and {:.3f})",
+            (real["eauroc"], few["eauroc_varied"], real["eauroc_varied"]),
+        ),
+    ):
+        assert form.format(*(figure[0] for figure in figures)) in text
+    assert f"its AUROC is {min(apart):.3f} to {max(apart):.3f} above" in text
+    assert f"(eAUROC {interval(over['eauroc'])}, varied {interval(over['eauroc_varied'])})" in text
+    assert f"and random ones {few['random'][0][1]:.3f}." in text
+    assert hidden["fraction"][0] > 0.5
+    assert real["fraction"][0] / few["fraction"][0] == pytest.approx(6, abs=0.5)
+    nothing = [r for r in table if r["method"] == "INVASE" and r["setting"]["sparsity"] >= 2.5]
+    assert nothing
+    assert not any(row["metrics"]["fraction"] for row in nothing)
 
 
 def prose(text: str) -> str:
