@@ -206,7 +206,7 @@ def test_what_the_report_says_of_the_paper_preset_holds() -> None:
         "have {:.3f} and {:.3f} from whole films, here they have {:.3f} and {:.3f}.".format(*both)
         in text
     )
-    for price in (5.0, 50.0):  # "both" are REAL-X and BASE-X, INVASE shows nothing from 2.5 on
+    for price in (5.0, 50.0):
         shown = [r["metrics"]["fraction"] for r in table if r["setting"] == {"sparsity": price}]
         assert shown
         assert not any(shown)
@@ -250,6 +250,23 @@ def test_what_the_report_says_of_joint_methods_by_the_paper_holds() -> None:
     nothing = [r for r in table if r["method"] == "INVASE" and r["setting"]["sparsity"] >= 2.5]
     assert nothing
     assert not any(row["metrics"]["fraction"] for row in nothing)
+
+
+def test_what_the_report_says_of_hearts_by_the_paper_holds() -> None:
+    text = prose(section("Chest X-rays: the paper preset"))
+    path = ROOT / "results" / "cxr" / "paper" / "places.json"
+    methods = json.loads(path.read_text(encoding="utf-8"))["methods"]
+
+    def times(name: str, place: str) -> str:
+        (share,) = [methods[name]["groups"]["all"]["places"][place]["enrichment"]]
+        return "{value:.2f} [{low:.2f}, {high:.2f}]".format(**share)
+
+    heart = methods["REAL-X 1"]["groups"]["all"]["places"]["heart"]["area"]["value"]
+    assert f"The heart takes {heart:.1%} of a film." in text
+    assert f"shows it {times('REAL-X 1', 'heart')} times as much as its share" in text
+    assert f"its outline {times('REAL-X 1', 'margin')} times;" in text
+    assert f"five superpixels {times('L2X 5', 'heart')} and {times('L2X 5', 'margin')}" in text
+    assert f"heart: {times('BASE-X 1', 'heart')} and {times('INVASE 1', 'heart')} times." in text
 
 
 def prose(text: str) -> str:
