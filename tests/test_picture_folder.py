@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -259,6 +260,35 @@ def test_dicom_that_cannot_be_used_says_why(tmp_path):
         delattr(dataset, name)
     dataset.save_as(empty)
     assert look(empty) == "is a DICOM file without a picture"
+
+
+@pytest.mark.parametrize("implicit", [True, False])
+def test_dicom_of_old_archives_begins_with_its_data(tmp_path, implicit):
+    """No preamble, nothing that says how it is written."""
+    pydicom = pytest.importorskip("pydicom")
+    pixels = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    dataset = pydicom.dcmread(write_dicom(tmp_path / "new.dcm", pixels))
+    del dataset.file_meta
+    dataset.preamble = None
+    dataset.save_as(tmp_path / "old.dcm", implicit_vr=implicit, little_endian=True)
+    assert (tmp_path / "old.dcm").read_bytes()[128:132] != b"DICM"
+    plan = Plan(8, 1, False)
+    assert look(tmp_path / "old.dcm") == look(tmp_path / "new.dcm")
+    np.testing.assert_array_equal(
+        read(tmp_path / "old.dcm", plan), read(tmp_path / "new.dcm", plan)
+    )
+
+
+def test_a_missing_decoder_is_named(tmp_path):
+    encaps = pytest.importorskip("pydicom.encaps")
+    path = write_dicom(tmp_path / "a.dcm", np.zeros((8, 8), np.uint8))
+    dataset = importlib.import_module("pydicom").dcmread(path)
+    dataset.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.4.201"  # HTJ2K
+    dataset.PixelData = encaps.encapsulate([b"\0" * 64])
+    dataset.save_as(path)
+    said = read(path, Plan(8, 1, False))
+    assert said.startswith("is compressed as High-Throughput JPEG 2000")
+    assert said.endswith("install pylibjpeg[all] or python-gdcm")
 
 
 def test_files_are_known_by_what_they_are(tmp_path):

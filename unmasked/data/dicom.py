@@ -32,7 +32,7 @@ def is_dicom(start: bytes) -> bool:
 
 def header(path: Path) -> Any:
     """Everything of a file but its pixels."""
-    return _pydicom().dcmread(path, stop_before_pixels=True)
+    return _read(path, stop_before_pixels=True)
 
 
 def refusal(dataset: Any) -> str | None:
@@ -59,7 +59,7 @@ def is_deep(dataset: Any) -> bool:
 
 def unit_picture(path: Path) -> NDArray[np.float32]:
     """(height, width), or (height, width, 3) in colour, from 0 (black) to 1 (white)."""
-    dataset = _pydicom().dcmread(path)
+    dataset = _read(path)
     stored = np.asarray(dataset.pixel_array)
     if is_colour(dataset):
         most = float(2 ** int(dataset.BitsStored) - 1)
@@ -114,6 +114,32 @@ def _first(value: Any) -> float | None:
         return None
     several = not isinstance(value, str | float | int) and hasattr(value, "__len__")
     return float(value[0] if several else value)
+
+
+def _read(path: Path, **options: Any) -> Any:
+    """A file, also one of an old archive, which begins with its data and does not say how they are
+    written: by the standard with implicit types and small bytes first, unless they tell."""
+    dataset = _pydicom().dcmread(path, force=True, **options)
+    meta = dataset.file_meta
+    if "TransferSyntaxUID" not in meta:
+        if "PhotometricInterpretation" not in dataset:
+            raise ValueError("it is no DICOM file")
+        implicit, little = dataset.original_encoding
+        uids = import_module("pydicom.uid")
+        explicit = uids.ExplicitVRLittleEndian if little else uids.ExplicitVRBigEndian
+        meta.TransferSyntaxUID = uids.ImplicitVRLittleEndian if implicit else explicit
+    return dataset
+
+
+def missing_decoder(error: Exception) -> str | None:
+    """What to install where a file is compressed in a way that pydicom alone cannot undo."""
+    if "missing dependencies" not in str(error):
+        return None
+    kind = str(error).partition("'")[2].partition("'")[0]
+    return (
+        f"is compressed as {kind or 'something'}, which needs another package: install "
+        "pylibjpeg[all] or python-gdcm"
+    )
 
 
 def _pydicom() -> Any:

@@ -22,7 +22,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from unmasked.data.films import file_bar, threads
 from unmasked.data.picturecache import cached_pictures
 from unmasked.data.picturefiles import FITS, Fit, Look, Plan, kind_of, look
-from unmasked.data.picturelabels import Listing, Skipped, read_labels
+from unmasked.data.picturelabels import NO_PICTURE, Listing, Skipped, read_labels
 from unmasked.data.stored import StoredImages
 from unmasked.data.tables import split_table
 from unmasked.errors import InputError
@@ -31,6 +31,7 @@ LEAST_PICTURES = 10
 LEAST_OF_CLASS = 3  # one to train on, to validate and to test
 _MANY_CLASSES = 0.5  # more labels than this share of the pictures are no classes
 _SMALLEST, _LARGEST = 8, 2048
+_OTHER_PICTURES = (".gif", ".tif", ".tiff", ".bmp", ".webp", ".jp2", ".ima", ".nii", ".nii.gz")
 
 Progress = bool | Literal["auto"]
 
@@ -89,12 +90,19 @@ def find_pictures(
     training : whether all classes and enough pictures must be there.
     """
     _check(size, fit)
-    files = _files(folder)
+    files, others = _files(folder)
     if labels is None:
-        listing = Listing(list(files.values()), list(files))
+        unusable = [name for name in others if name.lower().endswith(_OTHER_PICTURES)]
+        skipped = [Skipped(name, NO_PICTURE) for name in unusable]
+        listing = Listing(list(files.values()), list(files), skipped=skipped)
     else:
         listing = read_labels(
-            labels, files, image_column=image_column, label_column=label_column, group=group
+            labels,
+            files,
+            others=others,
+            image_column=image_column,
+            label_column=label_column,
+            group=group,
         )
     if training:
         _check_classes(listing, folder)
@@ -208,23 +216,27 @@ def _check(size: int, fit: str) -> None:
         raise InputError(f"fit must be one of {', '.join(FITS)} but is {fit!r}.")
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """The pictures of a folder and the folders in it, by their paths below it, in order."""
+def _files(folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """The pictures of a folder and the folders in it, by their paths below it, in order; and the
+    names of other files."""
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} must be a folder of pictures but {what}; check the path.")
-    files = {}
+    files, others = {}, []
     for path in sorted(folder.rglob("*")):
         below = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in below.parts)
-        if not hidden and path.is_file() and kind_of(path) != "other":
-            files[below.as_posix()] = path
+        if not hidden and path.is_file():
+            if kind_of(path) == "other":
+                others.append(below.as_posix())
+            else:
+                files[below.as_posix()] = path
     if not files:
         raise InputError(
             f"the folder {folder} must hold PNG, JPEG or DICOM pictures but holds none; name "
             "another folder."
         )
-    return files
+    return files, others
 
 
 def _looked(listing: Listing, progress: Progress) -> tuple[Listing, list[Look]]:

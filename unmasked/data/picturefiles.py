@@ -166,6 +166,8 @@ def _refused(path: Path, error: Exception) -> str:
         return "is no PNG, JPEG or DICOM picture"
     if isinstance(error, OSError) and error.errno is not None:
         return f"cannot be read ({why(error)})"
+    if (advice := dicom.missing_decoder(error)) is not None:
+        return advice
     what = " as DICOM" if kind_of(path) == "dicom" else ""
     return f"cannot be read{what} ({why(error)})"
 

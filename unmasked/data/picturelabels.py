@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
 from unmasked.columns import nearest
+from unmasked.data.picturefiles import SUFFIXES
 from unmasked.data.tables import read_table
 from unmasked.errors import InputError
 
@@ -17,6 +18,7 @@ IMAGE_NAMES = (
     "image_name", "image name", "image_path", "image path", "path", "filepath", "image index",
     "image_id", "image id", "picture",
 )  # fmt: skip
+NO_PICTURE = "is no PNG, JPEG or DICOM picture"
 LABEL_NAMES = ("label", "labels", "class", "target", "diagnosis", "finding", "category", "y")
 
 
@@ -64,6 +66,7 @@ def read_labels(
     table: Path,
     files: dict[str, Path],
     *,
+    others: Sequence[str] = (),
     image_column: str | None = None,
     label_column: str | None = None,
     group: str | None = None,
@@ -71,10 +74,11 @@ def read_labels(
     """The pictures of a folder, ``files`` by name, that a table has labels for, in its order.
 
     A cell names a picture by its path below the folder, by its file name alone, or without its
-    ending, wherever only one picture is meant.
+    ending, wherever only one picture is meant. ``others`` are files that are no such pictures.
     """
     content = _text(table)
     columns = list(content.columns)
+    _check_header(columns, files, table)
     image, label = _columns(content, files, table, image_column, label_column)
     if group is not None and group not in columns:
         raise InputError(f"{table} has no column {group!r}; {nearest(group, columns)}")
@@ -83,7 +87,7 @@ def read_labels(
             f"image, label and group must be different columns of {table} but are {image!r}, "
             f"{label!r} and {group!r}; name others."
         )
-    known = _Names(files)
+    known, unusable = _Names(files), _Names({name: Path(name) for name in others})
     listing = Listing([], [], [], None if group is None else [])
     said: dict[str, tuple[str, str]] = {}  # picture -> its label and group, first come
     contradictory = set()
@@ -96,7 +100,8 @@ def read_labels(
             continue
         name = known.find(cell)
         problem = (
-            f"is listed in {table.name} but is not in the folder" if name is None
+            NO_PICTURE if name is None and unusable.find(cell) is not None
+            else f"is listed in {table.name} but is not in the folder" if name is None
             else "stands for more than one picture in the folder" if name == ""
             else f"has no {label} in {table.name}" if not own
             else f"has no {group} in {table.name}" if group is not None and not whose
@@ -124,6 +129,17 @@ def read_labels(
     return listing
 
 
+def _check_header(columns: list[str], files: dict[str, Path], table: Path) -> None:
+    """Without a first line of names, the first picture would be taken for them."""
+    known = _Names(files)
+    named = next((name for name in columns if known.find(name.strip())), None)
+    if named is not None:
+        raise InputError(
+            f"the first line of {table} must name its columns, such as image,label, but holds the "
+            f"picture {named}; put such a line above it."
+        )
+
+
 def _text(table: Path) -> pd.DataFrame:
     """All cells as they are written, so that 01 stays "01" and None a label; holes are empty."""
     content = read_table(table)  # refuses what is no table
@@ -131,8 +147,9 @@ def _text(table: Path) -> pd.DataFrame:
         return content.astype(object).where(content.notna(), "").astype(str)
     only = str(content.columns[0])
     separator = "\t" if table.suffix.lower() == ".tsv" else ","
-    if content.shape[1] == 1 and ";" in only:  # as spreadsheets write it in many countries
-        separator = ";"
+    for usual in (";", "\t"):  # as spreadsheets write it in many countries
+        if content.shape[1] == 1 and usual in only:
+            separator = usual
     return pd.read_csv(table, sep=separator, dtype=str, keep_default_na=False)
 
 
@@ -186,21 +203,39 @@ class _Names:
 
     def __init__(self, files: dict[str, Path]) -> None:
         self.files = files
-        paths = {name: PurePosixPath(name) for name in files}
-        short = [path.name for path in paths.values()]
-        bare = [str(path.with_suffix("")) for path in paths.values()]
-        stem = [path.stem for path in paths.values()]
-        self.ways: list[tuple[dict[str, str], Counter[str]]] = [
-            (dict(zip(keys, files, strict=True)), Counter(keys)) for keys in (short, bare, stem)
-        ]
+        self.ways: tuple[dict[str, list[str]], ...] = ({}, {}, {})
+        for name in files:
+            path = PurePosixPath(name)
+            known = path.suffix.lower() in SUFFIXES  # the end of 1.2.840.7 is no ending
+            keys = (path.name, path.stem if known else path.name, path.name.lower())
+            for way, key in zip(self.ways, keys, strict=True):
+                way.setdefault(key, []).append(name)
 
     def find(self, cell: str) -> str | None:
-        """The picture's name; "" if more than one is meant, None if none is."""
+        """The picture's name; "" if more than one is meant, None if none is.
+
+        Folders may be left out on either side, but not contradict each other: siteB/1.png is not
+        siteA/1.png, though /films/siteA/1.png may be.
+        """
         name = cell.replace("\\", "/").removeprefix("./")
         if name in self.files:
             return name
-        last = name.rsplit("/", 1)[-1]
-        for (lookup, counts), key in zip(self.ways, (last, name, last), strict=True):
-            if key in lookup:
-                return lookup[key] if counts[key] == 1 else ""
+        *folders, last = name.split("/")
+        for way, key in zip(self.ways, (last, last, last.lower()), strict=True):
+            deep = {own: _together(folders, own.split("/")[:-1]) for own in way.get(key, ())}
+            possible = {own: depth for own, depth in deep.items() if depth is not None}
+            if possible:
+                most = max(possible.values())
+                best = [own for own, depth in possible.items() if depth == most]
+                return best[0] if len(best) == 1 else ""
         return None
+
+
+def _together(one: list[str], other: list[str]) -> int | None:
+    """How many folders two paths share at their ends, as far as both go; None if they differ.
+
+    >>> _together(["films", "a"], ["a"]), _together([], ["a"]), _together(["b"], ["a"])
+    (1, 0, None)
+    """
+    pairs = list(zip(reversed(one), reversed(other), strict=False))
+    return len(pairs) if all(a == b for a, b in pairs) else None

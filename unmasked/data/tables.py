@@ -16,6 +16,7 @@ from unmasked.columns import Columns, nearest
 from unmasked.errors import DataWarning, InputError, MissingExtra
 
 _LEAST_ROWS = 3  # of each class
+_BINARY = "is a binary file, not a table; give a CSV or Parquet file"
 _MANY_NUMBERS = 20  # more different numbers than this in a target look like a measurement
 
 
@@ -51,13 +52,20 @@ def read_table(path: Path, text: Sequence[str] = ()) -> pd.DataFrame:
     if start[:4] == b"PAR1":
         return _parquet(path)
     if b"\0" in start:
-        raise InputError(f"{path} is a binary file, not a table; give a CSV or Parquet file.")
+        wide = start[:2] in (b"\xff\xfe", b"\xfe\xff")
+        what = "is written in UTF-16; save it as UTF-8" if wide else _BINARY
+        raise InputError(f"{path} {what}.")
     try:
         separator = "\t" if path.suffix.lower() == ".tsv" else ","
         table = pd.read_csv(path, sep=separator, dtype=dict.fromkeys(text, str))
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{path} is empty; a table needs a header and rows.") from error
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} must be written in UTF-8 but is not ({error.reason} at byte {error.start}); "
+            "save it as UTF-8."
+        ) from error
+    except pd.errors.ParserError as error:
         detail = str(error).splitlines()[0]
         raise InputError(f"{path} cannot be read as a CSV table ({detail}).") from error
     return _checked(table, path)
