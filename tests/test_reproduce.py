@@ -463,10 +463,19 @@ def test_a_folder_of_another_preset_is_refused(
     assert (plain.folder / "results.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "no json", '{"recipe": null}'])
-def test_results_of_something_else_are_not_overwritten(content: str, tmp_path: Path) -> None:
+OTHER_JOB = '{"command": "unmasked demo", "version": "0.1.0", "hardware": "2 CPU cores"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(text, "was not written by unmasked") for text in ("{}", "[]", "no json", '{"recipe": null}')]
+    + [(OTHER_JOB, "'something else', not 'quick'")],
+)
+def test_results_of_something_else_are_not_overwritten(
+    content: str, words: str, tmp_path: Path
+) -> None:
     (tmp_path / "results.json").write_text(content)
-    with pytest.raises(OutputError, match="'something else', not 'quick'"):
+    with pytest.raises(OutputError, match=words):
         run(tmp_path)
     assert (tmp_path / "results.json").read_text() == content
 

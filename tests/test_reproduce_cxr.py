@@ -112,7 +112,7 @@ def test_the_files_are_there_and_speak_of_table_3(done: Any) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "results.json", "tables.txt", "tables.md", "tables.html", "samples.png", "gallery.html",
-        "masks.npz", "study",
+        "masks.npz", "study", ".unmasked.json",
     }  # fmt: skip
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert results["summary"][0] == "Drawn."

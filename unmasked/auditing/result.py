@@ -255,7 +255,7 @@ class AuditResult:
         folder = Path(folder)
         facts = provenance(command)
         title = "Audit of " + ", ".join(one.name for one in self.explanations[:4])
-        prepare_folder(folder)
+        prepare_folder(folder, writes=("report.html", "summary.md", "results.json"))
         with all_or_nothing(folder) as part:
             results = to_json({**facts, **self.to_json()})
             (part / "results.json").write_text(results, encoding="utf-8")

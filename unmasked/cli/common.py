@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from unmasked.errors import InputError, UnmaskedError, UnmaskedWarning
+from unmasked.errors import InputError, OutputError, UnmaskedError, UnmaskedWarning
 
 Seed = Annotated[int, typer.Option(help="Everything random follows from this number.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
@@ -43,6 +45,30 @@ def one_sentence_errors(resume_hint: str = "") -> Iterator[None]:
             raise typer.Exit(130) from None
 
 
+@contextmanager
+def only_run(folder: Path) -> Iterator[None]:
+    """Refuse to work on an output folder while another run on this machine does."""
+    from filelock import FileLock, Timeout
+
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    own = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"unmasked-{user}-{own}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise OutputError(
+            f"another run of unmasked is working on {folder}; wait until it ends, or choose "
+            "another folder with --out."
+        ) from None
+    except OSError:  # where nothing can be locked, runs are not kept apart
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _show(
     message: Warning | str,
     category: type[Warning],
@@ -56,10 +82,24 @@ def _show(
 
 
 def command_line() -> str:
-    """The command as the user gave it, without the path of the program."""
+    """The command as the user gave it, with no more of absolute paths than where they end.
+
+    It goes into results, which are passed on: where things lie on a machine is nobody's business.
+    """
     program = Path(sys.argv[0]).name
     name = "python -m unmasked" if program == "__main__.py" else program
-    return " ".join([name, *(shlex.quote(argument) for argument in sys.argv[1:])])
+    return " ".join([name, *(shlex.quote(_passed_on(argument)) for argument in sys.argv[1:])])
+
+
+def _passed_on(argument: str) -> str:
+    """An argument, or ``--option=argument``, without the folders of an absolute path.
+
+    >>> [_passed_on(given) for given in ("/home/ann/films", "--out=/home/ann/out", "a/b", "/")]
+    ['films', '--out=out', 'a/b', '/']
+    """
+    option, equals, value = argument.rpartition("=") if argument[:2] == "--" else ("", "", argument)
+    path = Path(value)
+    return f"{option}{equals}{path.name}" if path.is_absolute() and path.name else argument
 
 
 RESUME = "Run the same command again to go on where it stopped."

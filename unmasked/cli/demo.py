@@ -16,6 +16,7 @@ from unmasked.cli.common import (
     Seed,
     command_line,
     one_sentence_errors,
+    only_run,
 )
 
 
@@ -29,7 +30,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Explain a table whose truth is known, check it, and write a report to look at."""
-    with one_sentence_errors(RESUME):
+    with one_sentence_errors(RESUME), only_run(out):
         from unmasked.engine import Training
         from unmasked.jobs.demo import run_demo
 

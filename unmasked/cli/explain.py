@@ -17,6 +17,7 @@ from unmasked.cli.common import (
     command_line,
     of_the_model,
     one_sentence_errors,
+    only_run,
     read_sparsity,
     say,
 )
@@ -67,14 +68,14 @@ def explain(
     Splits the table, trains REAL-X and EVAL-X, explains the test rows, and writes masks, the
     fitted model, results.json, plots and report.html. With --model, explains new rows instead.
     """
-    with one_sentence_errors(RESUME):
+    folder = table.with_name(f"{table.stem}-explained") if out is None else out
+    with one_sentence_errors(RESUME), only_run(folder):
         if model is None and target is None:
             raise InputError(
                 "either --target (the column to predict) or --model (a saved explainer) is needed; "
                 "give one."
             )
         prices = read_sparsity(sparsity)
-        folder = table.with_name(f"{table.stem}-explained") if out is None else out
         from unmasked.data.tables import Roles
         from unmasked.jobs.table import explain_new_rows, explain_table
 

@@ -17,6 +17,7 @@ from unmasked.cli.common import (
     command_line,
     of_the_model,
     one_sentence_errors,
+    only_run,
     read_sparsity,
     say,
 )
@@ -94,15 +95,18 @@ def explain_images(
     masks, the fitted model, results.json, gallery.html and material for a reader study. With
     --model, explains new pictures instead.
     """
-    with one_sentence_errors(RESUME):
+    where = folder.resolve()
+    target = where.with_name(f"{where.name}-explained") if out is None else out
+    with one_sentence_errors(RESUME), only_run(target):
         if model is None and labels is None:
             raise InputError(
                 "either --labels (a CSV with the columns image and label) or --model (a saved "
                 "explainer) is needed; give one."
             )
+        if model is not None:
+            trained = {"size": size, "grey": grey, "superpixels": superpixels}
+            _check_beside_model({**trained, "network": network, "epochs": epochs, "group": group})
         prices = read_sparsity(sparsity)
-        where = folder.resolve()
-        target = where.with_name(f"{where.name}-explained") if out is None else out
         from unmasked.jobs.images import Reading, explain_folder, explain_new_pictures
 
         shared: dict[str, Any] = {
@@ -145,3 +149,14 @@ def explain_images(
             quiet=quiet,
             more=[] if result.scores is None else [f"\n{result.scores}"],
         )
+
+
+def _check_beside_model(given: dict[str, Any]) -> None:
+    """Refuse options of training: the model has its own."""
+    usual = {"size": 128, "grey": False, "network": "auto"}
+    for name, value in given.items():
+        if value != usual.get(name):
+            raise InputError(
+                f"--{name} belongs to training and cannot be given beside --model, which has its "
+                "own; leave it out."
+            )

@@ -16,6 +16,7 @@ from unmasked.cli.common import (
     Quiet,
     command_line,
     one_sentence_errors,
+    only_run,
 )
 from unmasked.errors import InputError
 
@@ -106,16 +107,17 @@ def synthetic(
         if epochs is not None:
             recipe = recipes.with_epochs(recipe, epochs)
         folder = out or Path(f"synthetic-{recipe.name}")
-        result = run_synthetic(
-            folder,
-            recipe,
-            datasets=chosen,
-            explainers=explainers,
-            seeds=tuple(range(seeds)),
-            device=device,
-            show=False if quiet or json else "auto",
-            command=command_line(),
-        )
+        with only_run(folder):
+            result = run_synthetic(
+                folder,
+                recipe,
+                datasets=chosen,
+                explainers=explainers,
+                seeds=tuple(range(seeds)),
+                device=device,
+                show=False if quiet or json else "auto",
+                command=command_line(),
+            )
         _show(result, json=json, quiet=quiet)
 
 
@@ -158,16 +160,17 @@ def mnist(
             recipe = recipes.with_epochs(recipe, epochs)
         check_grid(recipe.prices, recipe.numbers, recipes.PIXELS)
         folder = out or Path(f"mnist-{recipe.name}")
-        result = run_mnist(
-            folder,
-            recipe,
-            load(data),
-            explainers=explainers,
-            seeds=numbered,
-            device=device,
-            show=False if quiet or json else "auto",
-            command=command_line(),
-        )
+        with only_run(folder):
+            result = run_mnist(
+                folder,
+                recipe,
+                load(data),
+                explainers=explainers,
+                seeds=numbered,
+                device=device,
+                show=False if quiet or json else "auto",
+                command=command_line(),
+            )
         _show(result, json=json, quiet=quiet)
 
 
@@ -234,18 +237,20 @@ def cxr(
             check_hearts(hearts)
         drawn = data == "phantom"
         films, truth = drawn_films(side, most=recipe.rows) if drawn else (None, None)
-        result = run_cxr(
-            out or Path(f"cxr-{recipe.name}"),
-            recipe,
-            films or chest_xray(data, size=side),
-            truth=truth,
-            hearts=hearts,
-            explainers=explainers,
-            seeds=numbered,
-            device=device,
-            show=False if quiet or json else "auto",
-            command=command_line(),
-        )
+        folder = out or Path(f"cxr-{recipe.name}")
+        with only_run(folder):
+            result = run_cxr(
+                folder,
+                recipe,
+                films or chest_xray(data, size=side),
+                truth=truth,
+                hearts=hearts,
+                explainers=explainers,
+                seeds=numbered,
+                device=device,
+                show=False if quiet or json else "auto",
+                command=command_line(),
+            )
         _show(result, json=json, quiet=quiet)
 
 

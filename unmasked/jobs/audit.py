@@ -93,7 +93,7 @@ def audit_table(
         random_state=seed,
         id_column=id_column,
     )
-    prepare_folder(folder)
+    prepare_folder(folder, writes=("report.html", "summary.md", "results.json"))
     result = work.run(show)
     inputs = {path.name: path, **files} | ({} if model is None else {"model": model})
     results = {

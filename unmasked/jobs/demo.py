@@ -18,6 +18,7 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
+from unmasked.jobs.saved import whole
 from unmasked.metrics import label_scores, selection_quality
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -70,7 +71,7 @@ def run_demo(
 ) -> DemoResult:
     """Draw S3, train REAL-X over a few λ and EVAL-X, compare with the truth, write a report."""
     started = time.monotonic()
-    prepare_folder(folder, MODELS)
+    prepare_folder(folder, MODELS, ("selections.png", "path.png", "report.html", "results.json"))
     # Three independent draws; validation rows are extra, training keeps all of its own.
     train, valid, test = (synthetic("S3", rows, 3 * seed + part) for part in range(3))
     options: dict[str, Any] = {
@@ -82,7 +83,8 @@ def run_demo(
     }
     explainer = RealX(SPARSITIES, **options)
     explainer.fit(train.x, train.y, validation=(valid.x, valid.y))
-    evaluator = EvalX(**options).fit(train.x, train.y, validation=(valid.x, valid.y))
+    judge = EvalX(**options).fit(train.x, train.y, validation=(valid.x, valid.y))
+    evaluator = whole(judge)
     judged = [
         _judge(
             explainer, evaluator, test, s.sparsity, draws=1000 if i == explainer.chosen_ else 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ STUDY_CASES = 50  # as many as the paper's readers saw
 _CARDS = 24  # in the gallery, of all classes together
 _THREADS = 8  # that draw; each holds a picture, of 2,048 × 2,048 in colour 0.3 GB
 _SIDE = 256  # pixels: what pictures are enlarged to, so that they can be looked at
+_LONGEST = 200  # bytes of a name, so that an ending and a number still fit
 RANDOM = "random masks"
 
 
@@ -221,10 +223,12 @@ def _by_class(positions: list[int], labels: list[str] | None) -> list[int]:
 def plain_names(names: list[str]) -> list[str]:
     """A .png file name for each picture, no two alike whatever the file system thinks of case.
 
+    File systems take 255 bytes at most; of longer names the beginning and a digest are left.
+
     >>> plain_names(["a.png", "b/a.dcm", "c.jpg", "C.png"])
     ['a.png', 'b__a.png', 'c.jpg.png', 'C.png.png']
     """
-    flat = [name.replace("/", "__") for name in names]
+    flat = [_short(name.replace("/", "__")) for name in names]
     short = [
         PurePosixPath(name).stem if PurePosixPath(name).suffix.lower() in SUFFIXES else name
         for name in flat
@@ -239,6 +243,14 @@ def plain_names(names: list[str]) -> list[str]:
             own = f"{best}-{number}"
         found[own.lower()] = own
     return [f"{name}.png" for name in found.values()]
+
+
+def _short(name: str) -> str:
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    return f"{encoded[: _LONGEST - 17].decode(errors='ignore')}~{digest}"
 
 
 def _mask_png(shown: NDArray[np.bool_]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ from unmasked.jobs.imagewords import (
     summary_of,
     summary_of_new,
 )
-from unmasked.jobs.saved import model_folders, new_row
+from unmasked.jobs.saved import model_folders, new_rows, said_path, whole
 from unmasked.networks import Factory
 from unmasked.pixels import Pixels
 from unmasked.report.page import footer
@@ -64,6 +65,8 @@ PRICES = (0.1, 0.3, 1.0)
 _AT_ONCE = 64  # pictures that networks are run on; bounds memory
 _CACHE = "cache"
 _READING = "pictures.json"  # in the model's folder: how pictures were made one size
+_WRITES = ("overlays", "masks", "study", "explained.csv", "gallery.html", "results.json")
+_KEPT = re.compile(r"pictures-\d+-[0-9a-f]{16}\.(npy|json|part|part\.json)(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,7 @@ def explain_folder(
     superpixels : cells along a side; by default as many as suit the networks.
     """
     started = time.monotonic()
+    name = folder.resolve().name
     reading = reading or Reading()
     gpu = choose_device(device).type != "cpu"
     if superpixels is None:
@@ -146,8 +150,8 @@ def explain_folder(
     assert pictures.labels is not None
     split = split_pictures(pictures.labels, pictures.groups, seed=seed)
     train, valid, test = (
-        (pictures.images.take(split[name]), pictures.labels[split[name]])
-        for name in ("train", "valid", "test")
+        (pictures.images.take(split[part]), pictures.labels[split[part]])
+        for part in ("train", "valid", "test")
     )
     training = default_training(len(split["train"]), epochs, parts, reading.size)
     run = f"{sparsity} {superpixels} {network} {seed} {training} {device}"
@@ -171,7 +175,7 @@ def explain_folder(
         epochs=training.predictor_epochs,
         validate_every=parts.practice * training.validate_every,
     )
-    evaluator = EvalX(**{**options, "training": judges}).fit(*train, validation=valid)
+    evaluator = whole(EvalX(**{**options, "training": judges}).fit(*train, validation=valid))
     explanation = explainer.explain(test[0])
     scores = evaluator.evaluate(explanation, *test)
     explained = _explained(pictures, split["test"], explanation, evaluator)
@@ -179,18 +183,18 @@ def explain_folder(
     remarks = remarks_on(pictures, reading.group)
     results = {
         **provenance(command),
-        "folder": folder.name,
+        "folder": name,
         "labels": labels.name,
         "classes": [str(label) for label in explainer.classes_],
         **_about(pictures, reading),
-        "split": {name: len(rows) for name, rows in split.items()},
+        "split": {part: len(rows) for part, rows in split.items()},
         "network": parts.name,
         "passes": {"selector": training.epochs, "predictor": training.predictor_epochs},
         "summary": summary,
         "path": explainer.path_.to_dict("records"),
         "choice": explainer.reason_,
-        "rows": result_rows(folder, explainer, evaluator, explanation, scores, test, seed),
-        "over_random": {name: value.to_json() for name, value in scores.over_random.items()},
+        "rows": result_rows(name, explainer, evaluator, explanation, scores, test, seed),
+        "over_random": _gains(scores),
         "remarks": [*remarks, *scores.remarks],
         "skipped": [asdict(one) for one in pictures.skipped],
         "seconds": time.monotonic() - started,
@@ -200,7 +204,7 @@ def explain_folder(
             part,
             explained,
             results,
-            f"What the labels of {folder.name} rest on",
+            f"What the labels of {name} rest on",
             summary + remarks,
             seed,
             show,
@@ -233,6 +237,7 @@ def explain_new_pictures(
     sparsity : another λ of those that it was trained with, instead of the chosen one.
     """
     started = time.monotonic()
+    name = folder.resolve().name
     reading = reading or Reading()
     choose_device(device)
     model, beside = model_folders(model, out)
@@ -243,10 +248,10 @@ def explain_new_pictures(
     price = explainer.trained_sparsity(sparsity)
     channels, size, _ = explainer.columns_.shape
     assert channels in (1, 3)
-    saved = _saved_reading(model)
+    fit, unsaid = _saved_fit(model, reading.fit)
     reading = Reading(
         size=size,
-        fit=saved.get("fit", reading.fit),
+        fit=fit,
         image_column=reading.image_column,
         label_column=reading.label_column,
         cache=reading.cache,
@@ -275,21 +280,22 @@ def explain_new_pictures(
     rows = np.arange(len(pictures.names))
     explained = _explained(pictures, rows, explanation, evaluator, list(explainer.classes_))
     summary = summary_of_new(explanation, scores, explainer, price)
-    remarks = skipped_sentences(pictures.skipped)
+    remarks = [*skipped_sentences(pictures.skipped), *unsaid]
     results: dict[str, Any] = {
         **provenance(command),
-        "folder": folder.name,
-        "model": str(model),
+        "folder": name,
+        "model": said_path(model),
         "classes": [str(label) for label in explainer.classes_],
         **_about(pictures, reading),
         "summary": summary,
-        "rows": [new_row(folder.name, explainer, price, explanation, scores)],
+        "rows": new_rows(name, explainer, price, explanation, scores),
+        **({} if scores is None else {"over_random": _gains(scores)}),
         "remarks": remarks + ([] if scores is None else scores.remarks),
         "skipped": [asdict(one) for one in pictures.skipped],
         "seconds": time.monotonic() - started,
     }
     with all_or_nothing(out) as part:
-        title = f"Explanations of {folder.name}"
+        title = f"Explanations of {name}"
         _write(part, explained, results, title, summary + remarks, seed, show)
     _forget_others(pictures, reading)
     return ImagesResult(results, summary + remarks, scores, out)
@@ -335,7 +341,7 @@ def _read(
 ) -> PictureFolder:
     """Read the pictures into the cache; where they are refused after all, nothing is left."""
     fresh = not out.exists()
-    prepare_folder(out, MODELS if training else None)
+    prepare_folder(out, MODELS if training else None, _WRITES)
     cache = out / _CACHE if reading.cache is None else reading.cache
     try:
         return read_pictures(found, cache, training=training, progress=show)
@@ -349,7 +355,7 @@ def _forget_others(pictures: PictureFolder, reading: Reading) -> None:
     """Remove what earlier runs left in the output folder's cache; one of the user's own stays."""
     if reading.cache is None:
         for path in pictures.file.parent.glob("pictures-*"):
-            if path.stem != pictures.file.stem:
+            if _KEPT.fullmatch(path.name) and path.stem != pictures.file.stem:
                 path.unlink(missing_ok=True)
 
 
@@ -360,14 +366,29 @@ def _said(pictures: PictureFolder) -> bytes:
     return hashlib.sha256(json.dumps(plain).encode()).digest()
 
 
-def _saved_reading(model: Path) -> dict[str, Any]:
-    """How the model's pictures were made one size; nothing if it was saved without."""
+def _saved_fit(model: Path, asked: Fit) -> tuple[Fit, list[str]]:
+    """How the model's pictures were made one size; as asked, with a remark, if it does not say."""
+    path = model / _READING
+    if not path.is_file():
+        return asked, [
+            f"{said_path(model)} does not say how its pictures were made square, so --fit {asked} "
+            "was taken."
+        ]
     try:
-        content = json.loads((model / _READING).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    fits = isinstance(content, dict) and content.get("fit") in FITS
-    return {"fit": content["fit"]} if fits else {}
+        fit = json.loads(path.read_text(encoding="utf-8"))["fit"]
+    except (OSError, ValueError, KeyError, TypeError):
+        fit = None
+    if fit not in FITS:
+        raise InputError(
+            f"{path} must say how the model's pictures were made square but is damaged; train the "
+            "model again."
+        )
+    if asked not in (fit, Reading.fit):
+        raise InputError(
+            f"the model's pictures were read with --fit {fit}, so new ones cannot be read with "
+            f"--fit {asked}; leave it out."
+        )
+    return fit, []
 
 
 # ---------------------------------------------------------------------- what is said and written
@@ -406,6 +427,10 @@ def _write(
     results["study_cases"] = write_study(part, explained, most=STUDY_CASES, seed=seed)
     write_page(part, explained, title, [*lead, "Orange marks what is shown."], footer(results))
     (part / "results.json").write_text(to_json(results), encoding="utf-8")
+
+
+def _gains(scores: Scores) -> dict[str, Any]:
+    return {name: value.to_json() for name, value in scores.over_random.items()}
 
 
 def _about(pictures: PictureFolder, reading: Reading) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,10 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 from unmasked.jobs.saved import said_price
+from unmasked.metrics import Interval
 
 _MOST_NAMED = 10  # skipped pictures that are printed
+_FEW = 10  # intervals drawn from fewer pictures again and again are too narrow
 
 
 def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
@@ -54,10 +55,9 @@ def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> li
         f"superpixels on average ({explanation.fraction:.0%}), at λ = {explainer.sparsity_:g}.",
         "From those alone EVAL-X, a model of its own that never saw these selections, tells the "
         f"classes with AUROC {scores['eauroc']} and accuracy {scores['eacc']}; from everything "
-        f"with {rows['everything']['eauroc'].value:.3f} and "
-        f"{rows['everything']['eacc'].value:.3f}, from random superpixels of the same number with "
-        f"{rows['random']['eauroc'].value:.3f} and {rows['random']['eacc'].value:.3f}.",
-        _verdict(scores),
+        f"with {_figures(rows['everything'])}, from random superpixels of the same number with "
+        f"{_figures(rows['random'])}.",
+        _verdict(scores, len(explanation.masks)),
     ]
     if len(explainer.path_) > 1:
         text.append(_path(explainer))
@@ -82,8 +82,19 @@ def _path(explainer: RealX) -> str:
     )
 
 
-def _verdict(scores: Scores) -> str:
+def _figures(row: dict[str, Interval]) -> str:
+    """AUROC, which needs pictures of two classes, and accuracy."""
+    area, accuracy = row["eauroc"].value, row["eacc"].value
+    return f"{'–' if np.isnan(area) else f'{area:.3f}'} and {accuracy:.3f}"
+
+
+def _verdict(scores: Scores, pictures: int) -> str:
     """Is what is shown more informative than chance? By log-likelihood, paired over pictures."""
+    if pictures < _FEW:
+        return (
+            f"Fewer than {_FEW} pictures with labels are too few to tell the selections from "
+            "random ones."
+        )
     gain = scores.over_random["eloglik"]
     interval = f"[{gain.low:.3f}, {gain.high:.3f}]"
     if gain.low > 0:
@@ -102,22 +113,21 @@ def summary_of_new(
 ) -> list[str]:
     rows, features = explanation.masks.shape
     text = [
-        f"{rows:,} pictures explained at λ = {said_price(explainer, price)}; each shows "
-        f"{explanation.sizes.mean():.1f} of the {features} superpixels on average."
+        f"{rows:,} {'picture' if rows == 1 else 'pictures'} explained at λ = "
+        f"{said_price(explainer, price)}; each shows {explanation.sizes.mean():.1f} of the "
+        f"{features} superpixels on average."
     ]
     if scores is None:
         return [*text, "They were not evaluated: that needs their true labels (--labels)."]
     text.append(
         f"EVAL-X tells the classes from what is shown with AUROC {scores['eauroc']} and accuracy "
-        f"{scores['eacc']}; from everything with "
-        f"{scores.rows['everything']['eauroc'].value:.3f} and "
-        f"{scores.rows['everything']['eacc'].value:.3f}."
+        f"{scores['eacc']}; from everything with {_figures(scores.rows['everything'])}."
     )
-    return [*text, _verdict(scores), *scores.remarks]
+    return [*text, _verdict(scores, rows), *scores.remarks]
 
 
 def result_rows(
-    folder: Path,
+    dataset: str,
     explainer: RealX,
     evaluator: EvalX,
     explanation: Explanation,
@@ -135,7 +145,7 @@ def result_rows(
     ):
         fraction = shown.get(name, 1.0 if name == "everything" else 0.0)
         row: dict[str, Any] = {
-            "dataset": folder.name,
+            "dataset": dataset,
             "seed": seed,
             "chosen": True,
             "method": method,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unmasked.errors import OutputError
-from unmasked.evaluation import Scores
+from unmasked.errors import InputError, OutputError
+from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 
@@ -16,7 +16,14 @@ def model_folders(given: Path, out: Path) -> tuple[Path, Path | None]:
 
     Refuses an output folder ``out`` that holds them.
     """
-    model = given / "model" if (given / "model" / "config.json").is_file() else given
+    if not given.is_dir():
+        what = "is a file" if given.exists() else "does not exist"
+        raise InputError(
+            f"--model must be the folder of earlier results, or of a saved model, but {given} "
+            f"{what}; check the path."
+        )
+    inside = (given / "model").is_dir() and not (given / "config.json").is_file()
+    model = given / "model" if inside else given
     if out.resolve() in (model.resolve(), model.resolve().parent):
         raise OutputError(
             f"{out} holds the model itself and its results; choose another folder with --out."
@@ -31,17 +38,41 @@ def said_price(explainer: RealX, price: float) -> str:
     return f"{price:g}" if price == chosen else f"{price:g} (not the chosen {chosen:g})"
 
 
-def new_row(
+def whole(evaluator: EvalX) -> EvalX:
+    """An evaluator that was trained to its end; a half-trained one must not judge anyone."""
+    if evaluator.interrupted_:
+        raise KeyboardInterrupt  # the checkpoint stays
+    return evaluator
+
+
+def new_rows(
     dataset: str, explainer: RealX, price: float, explanation: Explanation, scores: Scores | None
-) -> dict[str, Any]:
-    """The row of ``results.json``; without scores it says only how much is shown."""
-    return {
-        "dataset": dataset,
-        "method": "REAL-X",
-        "setting": {"sparsity": price},
-        "chosen": price == explainer.sparsity_,
-        "metrics": {
-            "fraction": explanation.fraction,
-            **({} if scores is None else scores.figures("explanation")),
-        },
-    }
+) -> list[dict[str, Any]]:
+    """The rows of ``results.json``; without scores one that says only how much is shown."""
+    chosen = price == explainer.sparsity_
+    rows = []
+    for name, method, fraction in (
+        ("explanation", "REAL-X", explanation.fraction),
+        ("random", "random masks", explanation.fraction),
+        ("everything", "everything shown", 1.0),
+        ("nothing", "nothing shown", 0.0),
+    ):
+        if name == "explanation" or scores is not None:
+            figures = {} if scores is None else scores.figures(name)
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "method": method,
+                    "setting": {"sparsity": price} if name == "explanation" else {},
+                    "chosen": chosen,
+                    "metrics": {"fraction": fraction, **figures},
+                }
+            )
+    return rows
+
+
+def said_path(path: Path) -> str:
+    """A path as results name it: as it was given, but no more than its end if that is absolute."""
+    if not path.is_absolute():
+        return path.as_posix()
+    return "/".join(path.parts[-2:]) if path.name == "model" else path.name

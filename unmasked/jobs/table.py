@@ -24,13 +24,13 @@ from unmasked.data.tables import (
 from unmasked.engine import Training
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
-from unmasked.errors import InputError
+from unmasked.errors import InputError, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
 from unmasked.explainers.base import check_restarts
 from unmasked.explanation import Explanation
-from unmasked.jobs.saved import model_folders, new_row, said_price
+from unmasked.jobs.saved import model_folders, new_rows, said_path, said_price, whole
 from unmasked.reach import OUTSIDE
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -46,6 +46,10 @@ from unmasked.sparsity import check_sparsity
 
 _EXAMPLES = 3  # rows drawn one by one in the report
 _RARE = 0.1  # a class with a smaller share of the rows is spoken of
+
+
+_TABLES = ("rows.csv", "masks.csv", "probabilities.csv", "explanation.npz")
+_WRITES = (*_TABLES, "selections.png", "path.png", "report.html", "results.json")
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def explain_table(
     table = read_table(path, text=[] if roles.id is None else [roles.id])
     split = split_table(table, target, seed=seed, roles=roles)
     check_columns(roles.features(table, target))
-    prepare_folder(folder, MODELS)
+    _check_apart(path, folder)
+    prepare_folder(folder, MODELS, _WRITES)
     run = f"{target} {sparsity} {seed} {training} {device}"
     if restarts > 1:
         run += f" {restarts} restarts"
@@ -104,7 +109,7 @@ def explain_table(
     }
     explainer = RealX(sparsity, restarts=restarts, **options)
     explainer.fit(*split.train, validation=split.valid)
-    evaluator = EvalX(**options).fit(*split.train, validation=split.valid)
+    evaluator = whole(EvalX(**options).fit(*split.train, validation=split.valid))
     explanation = explainer.explain(split.test[0])
     scores = evaluator.evaluate(explanation, *split.test)
     trust = _trust(explainer, explanation, split.test[0])
@@ -202,7 +207,8 @@ def explain_new_rows(
             )
         evaluator = EvalX.load(beside, device=device)
         scores = evaluator.evaluate(explanation, X, table[target])
-    prepare_folder(folder)
+    _check_apart(path, folder)
+    prepare_folder(folder, writes=_WRITES)
     trust = _trust(explainer, explanation, X)
     summary = _new_summary(explanation, scores, explainer, price)
     if explainer.reach_ is not None:
@@ -210,9 +216,9 @@ def explain_new_rows(
     results: dict[str, Any] = {
         **provenance(command),
         "table": path.name,
-        "model": str(model),
+        "model": said_path(model),
         "summary": summary,
-        "rows": [new_row(path.name, explainer, price, explanation, scores)],
+        "rows": new_rows(path.name, explainer, price, explanation, scores),
     }
     heat = plots.heat_map(
         explanation.masks, explanation.feature_names, title="Features shown in each row"
@@ -231,6 +237,15 @@ def explain_new_rows(
         )
         (part / "results.json").write_text(to_json(results), encoding="utf-8")
     return TableResult(results, summary, scores, folder)
+
+
+def _check_apart(path: Path, folder: Path) -> None:
+    """The table itself must not be replaced by one of the results."""
+    if path.resolve() in {(folder / name).resolve() for name in _WRITES}:
+        raise OutputError(
+            f"the table {path} has the name of a result that is written to {folder}; choose "
+            "another folder with --out."
+        )
 
 
 def _trust(explainer: RealX, explanation: Explanation, X: pd.DataFrame) -> pd.DataFrame:

@@ -9,13 +9,14 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from unmasked import __version__
 from unmasked.errors import OutputError
+from unmasked.report.ownership import OLD, PART, RESULTS, check_ours, note_folders
 from unmasked.storage import check_replaceable
 
 MODELS = {"model": "RealX", "evaluator": "EvalX"}
@@ -76,14 +77,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def prepare_folder(folder: Path, models: dict[str, str] | None = None) -> None:
+def prepare_folder(
+    folder: Path, models: dict[str, str] | None = None, writes: Sequence[str] = (RESULTS,)
+) -> None:
     """Make sure that a folder exists and can be written, before any work is done.
 
-    ``models`` are the models that will be saved in it, {"name of folder": "kind"}: something else
-    of that name is not overwritten.
+    ``models`` are the models that will be saved in it, {"name of folder": "kind"}, and ``writes``
+    names of other files and folders: what is somebody else's is not overwritten.
     """
     for name, kind in (models or {}).items():
         check_replaceable(folder / name, kind)
+    check_ours(folder, writes)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"the output folder {folder} is a file; choose another folder.")
     try:
@@ -100,28 +104,53 @@ def prepare_folder(folder: Path, models: dict[str, str] | None = None) -> None:
 
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
-    """A place to write results in; they move into ``folder`` only when all are complete."""
-    part = folder / ".part"
+    """A place to write results in; they move into ``folder`` only when all are complete.
+
+    ``results.json`` leaves first and comes last: where it is, all else is of the same run, even if
+    the moves are broken off. They are renames within one folder, which need no space.
+    """
+    part = folder / PART
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         yield part
+        _put_in_place(part, folder)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
-        detail = error if isinstance(error, OutputError) else (error.strerror or error)
+        if isinstance(error, OutputError):
+            raise
         raise OutputError(
-            f"the results cannot be written to {folder} ({detail}); earlier results there are "
-            "untouched."
+            f"the results cannot be written to {folder} ({error.strerror or error}); earlier "
+            "results there are untouched."
         ) from error
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    for item in sorted(part.iterdir()):  # renames within one folder: no space is needed
-        target = folder / item.name
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
-        os.replace(item, target)
+
+
+def _put_in_place(part: Path, folder: Path) -> None:
+    """Move what ``part`` holds into the folder; what it replaces goes when all is there."""
+    items = sorted(part.iterdir(), key=lambda item: (item.name == RESULTS, item.name))
+    check_ours(folder, [item.name for item in items if item.is_dir()])
+    note_folders(folder, part)
+    old = folder / OLD
+    shutil.rmtree(old, ignore_errors=True)
+    old.mkdir()
+    try:
+        for item in reversed(items):
+            if os.path.lexists(folder / item.name):
+                os.replace(folder / item.name, old / item.name)
+        for item in items:
+            os.replace(item, folder / item.name)
+    except BaseException:
+        for item in old.iterdir():
+            if os.path.lexists(folder / item.name):  # a new one that came already
+                os.replace(folder / item.name, part / item.name)
+            os.replace(item, folder / item.name)
+        old.rmdir()
+        raise
     part.rmdir()
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def checkpoint_folder(folder: Path, *parts: str | bytes) -> Path:

@@ -66,6 +66,9 @@ Extra = Callable[[Path, "Workshop", Drawn], tuple[dict[str, Any], list[str]]]
 """Writes more files into the folder; returns more of ``results.json``, and sentences."""
 
 
+_WRITES = ("study", "masks.npz", "samples.png", "gallery.html", "tables.md", "results.json")
+
+
 def run_images(
     folder: Path,
     recipe: ImageRecipe,
@@ -84,7 +87,7 @@ def run_images(
     parts = pictures.parts
     features = parts.features(recipe.bound(parts.shape).masker)
     check_grid(recipe.prices, recipe.numbers, features)
-    prepare_folder(folder)
+    prepare_folder(folder, writes=_WRITES)
     check_same_preset(folder, recipe.name)
     facts = provenance(command)
     description = f"{recipe} {parts.shape} {explainers} {seeds} {device} {facts['version']}"
