@@ -39,7 +39,9 @@ from unmasked.samplers import Draw
 _CHUNK = 8192  # rows of one network evaluated at once, fewer where memory is short
 _CHUNK_NUMBERS = 2**24  # and so many numbers of their inputs
 _CHUNK_ALL = 2**21  # rows of all networks evaluated at once
-_VALIDATION_MASKS = 4000  # at least so many (row, mask) pairs judge a predictor
+_VALIDATION_MASKS = 4000  # so many (row, mask) pairs judge a predictor, unless there are more rows
+_VALIDATION_EPOCHS = 4  # where rows are wide, as pictures are, no more than these times the epoch's
+_VALIDATION_NUMBERS = 2**21  # or so many numbers of them
 _SEEDS = {"selector": 1_000_003, "baseline": 2_000_003}  # no two start from one stream
 
 
@@ -366,7 +368,7 @@ class Program:
         source = self.method.learners["predictor"].source
         u = torch.zeros(0)
         if isinstance(source, Random):
-            repeats = max(1, math.ceil(_VALIDATION_MASKS / rows))
+            repeats = math.ceil(self._validation_pairs() / rows)
             u = self._validation_noise(rows * repeats, source.law.noise_width(self.features))
         networks = Networks(self.stacks["predictor"])
         total: Tensor | float = 0.0
@@ -379,6 +381,14 @@ class Program:
             total = total + loglik.double().sum(-1)
         assert isinstance(total, Tensor)
         return total / (rows * repeats)
+
+    def _validation_pairs(self) -> int:
+        """How many (row, mask) pairs judge a predictor.
+
+        Of a few pictures to learn from, thousands to judge by would take most of the time.
+        """
+        affordable = max(_VALIDATION_EPOCHS * self.train.rows, _VALIDATION_NUMBERS // self.width)
+        return max(self.valid.rows, min(_VALIDATION_MASKS, affordable))
 
     def _shown_loglik(self) -> tuple[Tensor, Tensor]:
         """Mean log q(y | x_s) and fraction shown over validation rows, (W, S) each."""
