@@ -12,18 +12,27 @@ writes OUT/places.json. Ten minutes on 2 CPU cores, nearly all for the network t
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from unmasked import Superpixels
 from unmasked.data import chest_xray
+from unmasked.errors import InputError
+from unmasked.jobs.saved import said_path
 from unmasked.report.results import provenance, to_json
 from unmasked.reproduce.hearts import places_of
 from unmasked.reproduce.imagemasks import read_masks
+from unmasked.reproduce.imagetraining import label_digest
 
 
 def main(run: Path, nih: Path, masks: Path, out: Path) -> None:
     films = chest_xray(nih)
+    known = json.loads((run / "results.json").read_text(encoding="utf-8"))["images"]["test_labels"]
+    if known != label_digest(films.test.y):
+        raise InputError(f"{run} must be of the test films in {nih}, but is of others.")
     kept = [one for one in read_masks(run / "masks.npz") if one.seed == 0 and one.masks.any()]
+    if not kept:
+        raise InputError(f"the selections in {run} show nothing, so they lie nowhere.")
     cells = round(kept[0].masks.shape[1] ** 0.5)
     superpixels = Superpixels(cells).bound(films.test.x.shape[1:])
     found = places_of(
@@ -35,7 +44,7 @@ def main(run: Path, nih: Path, masks: Path, out: Path) -> None:
     )
     for words in found["sentences"]:
         print(words)
-    command = f"python benchmarks/places.py {run.name} {nih.name} {masks.name} {out}"
+    command = f"python benchmarks/places.py {run.name} {nih.name} {masks.name} {said_path(out)}"
     out.mkdir(parents=True, exist_ok=True)
     text = to_json({**provenance(command), "images": nih.name, **found})
     (out / "places.json").write_text(text, encoding="utf-8")

@@ -93,7 +93,7 @@ def test_explain_writes_everything(explained, cancer):
     for name in ("selections.png", "path.png"):
         assert (explained / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert not (explained / ".checkpoint").exists()
-    assert not (explained / ".part").exists()
+    assert not (explained / ".unmasked.part").exists()
 
     # the saved model explains the same rows in the same way
     table = pd.read_csv(cancer)

@@ -137,7 +137,7 @@ def test_everything_is_written(explained, place):
     assert results["network"] == "small"
     assert results["passes"] == {"selector": 1, "predictor": 3}
     assert not (explained / ".checkpoint").exists()
-    assert not (explained / ".part").exists()
+    assert not (explained / ".unmasked.part").exists()
 
     table = pd.read_csv(explained / "explained.csv")
     assert len(table) == results["split"]["test"]

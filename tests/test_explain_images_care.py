@@ -65,7 +65,7 @@ def test_pictures_to_be_explained_are_not_replaced(films: Path, tmp_path: Path) 
     """The folder bears a name that is written into the output folder around it."""
     own = shutil.copytree(films, tmp_path / "masks")
     words = refused(own, "--labels", films.with_suffix(".csv"), "--out", tmp_path, *SHORT)
-    assert f"{own / 'film0000.png'} exists and was not written by unmasked" in words
+    assert f"{own / 'film0000.png'} exists and is not known to be a result" in words
     assert len(list(own.iterdir())) == 30
     assert [path.name for path in tmp_path.iterdir()] == ["masks"]
 
@@ -84,6 +84,12 @@ def test_the_answers_of_a_study_are_not_replaced(trained: Path, films: Path) -> 
     run(films, "--labels", films.with_suffix(".csv"), "--out", trained, "--fit", "crop", *SHORT)
     assert kept.read_text() == "mine"
     kept.unlink()
+
+
+def test_labels_among_the_results_are_not_replaced(trained: Path, films: Path) -> None:
+    for name in ("explained.csv", "study/manifest.csv"):
+        words = refused(films, "--labels", trained / name, "--out", trained, *SHORT)
+        assert "lie where results are written to" in words
 
 
 def test_a_second_run_on_the_same_folder_is_refused(films: Path, tmp_path: Path) -> None:
@@ -115,7 +121,14 @@ def test_a_half_trained_evaluator_judges_nobody(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("size", 64), ("superpixels", 4), ("network", "nonsense"), ("epochs", 2), ("group", "x")],
+    [
+        ("size", 64),
+        ("size", 128),
+        ("superpixels", 4),
+        ("network", "nonsense"),
+        ("epochs", 2),
+        ("group", "x"),
+    ],
 )
 def test_options_of_training_are_refused_beside_a_model(
     trained: Path, films: Path, tmp_path: Path, option: str, value: object

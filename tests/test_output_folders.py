@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from unmasked.cli.common import only_run
 from unmasked.errors import OutputError
 from unmasked.report import results as module
 from unmasked.report.results import all_or_nothing, prepare_folder
+from unmasked.storage import FORMAT
 
 WRITES = ("masks", "page.html", "results.json")
 
@@ -66,7 +68,7 @@ def test_a_folder_with_somebody_elses_file_is_left_alone(
     (tmp_path / strange).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / strange).write_text("dear to me")
     before = state(tmp_path)
-    with pytest.raises(OutputError, match=f"{strange} exists and was not written by unmasked"):
+    with pytest.raises(OutputError, match=f"{strange} exists and is not known to be a result"):
         write(tmp_path, "second")
     assert state(tmp_path) == before
 
@@ -74,7 +76,7 @@ def test_a_folder_with_somebody_elses_file_is_left_alone(
 @pytest.mark.parametrize("name", ["page.html", "results.json", "masks"])
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"mine": 1}')
-    with pytest.raises(OutputError, match=f"{name} exists and was not written by unmasked"):
+    with pytest.raises(OutputError, match=f"{name} exists and is not known to be a result"):
         write(tmp_path, "first")
     assert state(tmp_path) == {name: '{"mine": 1}'}
 
@@ -84,7 +86,7 @@ def test_a_link_is_not_followed_nor_replaced(tmp_path: Path) -> None:
     out.mkdir()
     elsewhere.mkdir()
     (out / "masks").symlink_to(elsewhere)
-    with pytest.raises(OutputError, match="masks exists and was not written"):
+    with pytest.raises(OutputError, match="masks exists and is not known"):
         write(out, "first")
     assert (out / "masks").is_symlink()
 
@@ -107,19 +109,61 @@ def test_what_comes_while_we_work_is_not_lost(tmp_path: Path) -> None:
             (tmp_path / "masks").mkdir()
             (tmp_path / "masks" / "answers.sqlite").write_text("dear to me")
 
-    with pytest.raises(OutputError, match=r"answers.sqlite exists"):
+    with pytest.raises(OutputError, match=r"answers.sqlite exists.* lie in .*\.unmasked\.part"):
         work()
     assert state(tmp_path) == {"masks/answers.sqlite": "dear to me"}
+    assert (tmp_path / ".unmasked.part" / "masks").is_dir()
+
+
+def test_what_systems_put_into_folders_is_nobodys(tmp_path: Path) -> None:
+    write(tmp_path, "first")
+    for name in (".DS_Store", "Thumbs.db", "._first.png"):
+        (tmp_path / "masks" / name).write_text("of a system")
+    write(tmp_path, "second")
+    assert said(tmp_path) == {"second"}
+
+
+def test_notes_beside_a_saved_model_are_kept(tmp_path: Path) -> None:
+    def save(version: str) -> None:
+        prepare_folder(tmp_path, {"model": "RealX"})
+        with all_or_nothing(tmp_path) as part:
+            (part / "model").mkdir()
+            kind = {"format": FORMAT, "kind": "RealX", "of": version}
+            (part / "model" / "config.json").write_text(json.dumps(kind))
+
+    save("first")
+    save("second")
+    (tmp_path / "model" / "notes.txt").write_text("dear to me")
+    with pytest.raises(OutputError, match=r"notes.txt exists"):
+        save("third")
+    (tmp_path / "model" / "notes.txt").unlink()
+    (tmp_path / ".unmasked.json").unlink()  # as models were saved before there were notes
+    save("fourth")
+    assert "fourth" in (tmp_path / "model" / "config.json").read_text()
+
+
+def test_somebodys_folder_called_old_is_kept(tmp_path: Path) -> None:
+    (tmp_path / ".old").mkdir()
+    (tmp_path / ".old" / "thesis.txt").write_text("dear to me")
+    (tmp_path / "page.html").write_text("dear to me")
+    with pytest.raises(OutputError, match=r"page.html exists"):
+        write(tmp_path, "first")
+    (tmp_path / "page.html").unlink()
+    write(tmp_path, "first")
+    assert (tmp_path / ".old" / "thesis.txt").read_text() == "dear to me"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("fresh", [False, True])
 def test_moves_that_fail_leave_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], *, fresh: bool
 ) -> None:
     """Whichever rename it is: 1 of the note, 3 of what was there, 3 of what comes."""
-    for number in range(7):
+    for number in range(4 if fresh else 7):
         folder = tmp_path / str(number)
-        write(folder, "first")
+        folder.mkdir()
+        if not fresh:
+            write(folder, "first")
         before = state(folder)
         left = [number]
 
@@ -134,14 +178,19 @@ def test_moves_that_fail_leave_what_was_there(
             write(folder, "second")
         monkeypatch.undo()
         assert state(folder) == before
+        write(folder, "third")  # the same command again
+        assert said(folder) == {"third"}
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
 def test_a_kill_between_moves_leaves_no_mixture_that_looks_finished(tmp_path: Path) -> None:
     seen = set()
     for number in range(8):
         folder = tmp_path / str(number)
         write(folder, "first")
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which do nothing here
+            child = os.fork()
         if child == 0:  # killed before a rename
             left = [number]
 
@@ -152,8 +201,11 @@ def test_a_kill_between_moves_leaves_no_mixture_that_looks_finished(tmp_path: Pa
                 Path(source).rename(target)
 
             module.os.replace = replace  # type: ignore[assignment]
-            write(folder, "second")
-            os._exit(0)
+            try:
+                write(folder, "second")
+                os._exit(0)
+            finally:
+                os._exit(1)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status) == (number < 7)
         assert len(said(folder)) <= 1
@@ -162,7 +214,7 @@ def test_a_kill_between_moves_leaves_no_mixture_that_looks_finished(tmp_path: Pa
         seen.add((finished, *said(folder)))
         write(folder, "third")  # the same command again
         assert said(folder) == {"third"}
-        assert not {".part", ".old"} & {path.name for path in folder.iterdir()}
+        assert sorted(path.name for path in folder.iterdir()) == [".unmasked.json", *WRITES]
     assert seen == {
         (True, "first"),
         (False, "first"),
@@ -200,5 +252,5 @@ def test_a_table_is_not_replaced_by_its_explanation(tmp_path: Path) -> None:
     asked[1] = str(other)
     done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path)])
     assert done.exit_code == 2
-    assert "masks.csv exists and was not written by unmasked" in done.stderr
+    assert "masks.csv exists and is not known to be a result" in done.stderr
     assert state(tmp_path) == {"masks.csv": "mine", "rows-of-mine.csv": text}

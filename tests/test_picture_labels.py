@@ -78,3 +78,27 @@ def test_other_encodings_are_named(tmp_path: Path, encoding: str, words: str) ->
     table.write_text("image,label\n1.png,vergrößert\n", encoding=encoding)
     with pytest.raises(InputError, match=words):
         read_labels(table, {"1.png": Path("1.png")})
+
+
+def test_a_folder_of_one_site_takes_no_labels_of_another(tmp_path: Path) -> None:
+    site = tmp_path / "siteA"
+    files = {name: site / name for name in ("1.png", "2.png", "3.png")}
+    table = tmp_path / "all.csv"
+    lines = ["siteA/1.png,a", "siteB/1.png,b", "siteB/2.png,b", "siteA/3.png,a"]
+    table.write_text("image,label\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    found = read_labels(table, files)
+    assert (found.names, found.labels) == (["1.png", "3.png"], ["a", "a"])
+    reasons = {one.file: one.reason for one in found.skipped}
+    assert reasons["2.png"] == "has no line in all.csv"
+    assert reasons["siteB/2.png"] == "is listed in all.csv but is not in the folder"
+    table.write_text("image,label\nimages/1.png,a\n", encoding="utf-8")  # called otherwise there
+    assert read_labels(table, files).names == ["1.png"]
+
+
+@pytest.mark.parametrize("header", ["image,label", "image,label,0,1", "0.png,label"])
+def test_columns_may_be_called_as_pictures_are(tmp_path: Path, header: str) -> None:
+    files = {name: Path(name) for name in ("image.png", "0.png", "1.png")}
+    table = tmp_path / "labels.csv"
+    rest = "," * (header.count(",") - 1)
+    table.write_text(f"{header}\n0.png,a{rest}\n1.png,b{rest}\n", encoding="utf-8")
+    assert read_labels(table, files).names == ["0.png", "1.png"]

@@ -437,7 +437,7 @@ def test_files_tell_where_figures_come_from(plain: Reproduction) -> None:
         text = (plain.folder / name).read_text(encoding="utf-8")
         assert all(word in text for word in ("REAL-X", "L2X", "optimum", "S1"))
         assert plain.lead[0].split(":")[0] in text.replace("\n", " ")
-    assert not (plain.folder / ".part").exists()
+    assert not (plain.folder / ".unmasked.part").exists()
 
 
 def test_the_summary_tells_the_figures_of_the_rows(plain: Reproduction) -> None:

@@ -235,7 +235,7 @@ def test_what_the_report_says_of_joint_methods_by_the_paper_holds() -> None:
             [many[key] for key in ("eauroc", "eacc", "eauroc_varied", "eacc_varied", "macc")],
         ),
         ("names {:.3f} of the films, its own predictor {:.3f}.", (hidden["macc"], hidden["acc"])),
-        ("has {:.3f} from superpixels along", [few["eauroc"]]),
+        ("the rule chooses, has {:.3f}, and", [few["eauroc"]]),
         (
             "({:.3f}; varied {:.3f} and {:.3f})",
             (real["eauroc"], few["eauroc_varied"], real["eauroc_varied"]),
@@ -244,7 +244,7 @@ def test_what_the_report_says_of_joint_methods_by_the_paper_holds() -> None:
         assert form.format(*(figure[0] for figure in figures)) in text
     assert f"its AUROC is {min(apart):.3f} to {max(apart):.3f} above" in text
     assert f"(eAUROC {interval(over['eauroc'])}, varied {interval(over['eauroc_varied'])})" in text
-    assert f"and random ones {few['random'][0][1]:.3f}." in text
+    assert f"and random superpixels {few['random'][0][1]:.3f}:" in text
     assert hidden["fraction"][0] > 0.5
     assert real["fraction"][0] / few["fraction"][0] == pytest.approx(6, abs=0.5)
     nothing = [r for r in table if r["method"] == "INVASE" and r["setting"]["sparsity"] >= 2.5]
@@ -266,7 +266,15 @@ def test_what_the_report_says_of_hearts_by_the_paper_holds() -> None:
     assert f"shows it {times('REAL-X 1', 'heart')} times as much as its share" in text
     assert f"its outline {times('REAL-X 1', 'margin')} times;" in text
     assert f"five superpixels {times('L2X 5', 'heart')} and {times('L2X 5', 'margin')}" in text
-    assert f"heart: {times('BASE-X 1', 'heart')} and {times('INVASE 1', 'heart')} times." in text
+    both = [
+        [times(f"{name} 1", place) for name in ("BASE-X", "INVASE")] for place in ("heart", "lungs")
+    ]
+    assert "leave the heart out, {} and {} times its share".format(*both[0]) in text
+    assert "lungs around it, {} and {} times theirs".format(*both[1]) in text
+    band = [times(f"{name} 1", "margin").split()[0] for name in ("BASE-X", "INVASE")]
+    assert "of the band along the outline {} and {}.".format(*band) in text
+    shown = methods["L2X 5"]["groups"]["all"]["places"]["heart_or_margin"]["shown"]["value"]
+    assert shown == pytest.approx(0.75, abs=0.01)
 
 
 def prose(text: str) -> str:

@@ -85,7 +85,7 @@ def test_from_images_to_a_report(tmp_path):
     done = run("analyse", folder, "--draws", 200)
     assert "Friedman" in done.stdout
     assert (tmp_path / "readers-analysis" / "report.html").exists()
-    (tmp_path / "readers-analysis" / ".part").mkdir()  # an analysis that was killed
+    (tmp_path / "readers-analysis" / ".unmasked.part").mkdir()  # an analysis that was killed
     results = json.loads(run("analyse", folder, "--draws", 200, "--json").stdout)
     assert results["missing"][-1]["missing_sufficiency"] == 6
     assert run("analyse", folder, "--draws", 200, "--quiet").stdout == ""

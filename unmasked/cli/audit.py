@@ -16,6 +16,7 @@ from unmasked.cli.common import (
     Seed,
     command_line,
     one_sentence_errors,
+    only_run,
     say,
 )
 from unmasked.errors import InputError
@@ -110,14 +111,14 @@ def audit(
     TABLE must hold rows that neither the explainers nor the explained model were trained on.
     Writes results.json, report.html and summary.md.
     """
-    with one_sentence_errors(RESUME):
+    folder = table.with_name(f"{table.stem}-audited") if out is None else out
+    with one_sentence_errors(RESUME), only_run(folder):
         if target is None and model is None:
             raise InputError(
                 "either --target (the column that is predicted) or --model (whose predictions are "
                 "explained) is needed; give one, or both."
             )
         sizes, shares = _numbers(top, "--top", int), _numbers(fraction, "--fraction", float)
-        folder = table.with_name(f"{table.stem}-audited") if out is None else out
         from unmasked.auditing.settings import AuditSettings
         from unmasked.data.tables import Roles
         from unmasked.engine import Training

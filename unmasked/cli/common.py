@@ -47,20 +47,20 @@ def one_sentence_errors(resume_hint: str = "") -> Iterator[None]:
 
 @contextmanager
 def only_run(folder: Path) -> Iterator[None]:
-    """Refuse to work on an output folder while another run on this machine does."""
+    """Refuse to work on an output folder while another run of the same user and machine does."""
     from filelock import FileLock, Timeout
 
     user = os.getuid() if hasattr(os, "getuid") else 0
     own = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"unmasked-{user}-{own}.lock", timeout=0)
     try:
+        lock = FileLock(Path(tempfile.gettempdir()) / f"unmasked-{user}-{own}.lock", timeout=0)
         lock.acquire()
     except Timeout:
         raise OutputError(
             f"another run of unmasked is working on {folder}; wait until it ends, or choose "
             "another folder with --out."
         ) from None
-    except OSError:  # where nothing can be locked, runs are not kept apart
+    except (OSError, NotImplementedError):  # where nothing can be locked, runs are not kept apart
         yield
         return
     try:
@@ -92,14 +92,18 @@ def command_line() -> str:
 
 
 def _passed_on(argument: str) -> str:
-    """An argument, or ``--option=argument``, without the folders of an absolute path.
+    """An argument without the folders of an absolute path, also behind --option= or NAME=.
 
     >>> [_passed_on(given) for given in ("/home/ann/films", "--out=/home/ann/out", "a/b", "/")]
     ['films', '--out=out', 'a/b', '/']
+    >>> _passed_on("SHAP=/home/ann/k=v/shap.csv")
+    'SHAP=shap.csv'
     """
-    option, equals, value = argument.rpartition("=") if argument[:2] == "--" else ("", "", argument)
-    path = Path(value)
-    return f"{option}{equals}{path.name}" if path.is_absolute() and path.name else argument
+    name, equals, value = argument.partition("=")
+    if not Path(argument).is_absolute() and equals:
+        return f"{name}={_passed_on(value)}"
+    path = Path(argument)
+    return path.name if path.is_absolute() and path.name else argument
 
 
 RESUME = "Run the same command again to go on where it stopped."

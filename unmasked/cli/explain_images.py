@@ -25,6 +25,7 @@ from unmasked.errors import InputError
 
 
 def explain_images(
+    context: typer.Context,
     folder: Annotated[
         Path,
         typer.Argument(help="A folder of PNG, JPEG or DICOM pictures.", show_default=False),
@@ -104,8 +105,7 @@ def explain_images(
                 "explainer) is needed; give one."
             )
         if model is not None:
-            trained = {"size": size, "grey": grey, "superpixels": superpixels}
-            _check_beside_model({**trained, "network": network, "epochs": epochs, "group": group})
+            _check_beside_model(context)
         prices = read_sparsity(sparsity)
         from unmasked.jobs.images import Reading, explain_folder, explain_new_pictures
 
@@ -151,11 +151,11 @@ def explain_images(
         )
 
 
-def _check_beside_model(given: dict[str, Any]) -> None:
+def _check_beside_model(context: typer.Context) -> None:
     """Refuse options of training: the model has its own."""
-    usual = {"size": 128, "grey": False, "network": "auto"}
-    for name, value in given.items():
-        if value != usual.get(name):
+    for name in ("size", "grey", "superpixels", "network", "epochs", "group"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
             raise InputError(
                 f"--{name} belongs to training and cannot be given beside --model, which has its "
                 "own; leave it out."

@@ -267,7 +267,7 @@ def join(
 
     Methods are joined where FULL and the evaluators came out the same to the last digit.
     """
-    with one_sentence_errors():
+    with one_sentence_errors(), only_run(out):
         from unmasked.reproduce.join import join_tables
 
         _show(join_tables(folders, out, command_line()), json=json, quiet=quiet)

@@ -123,7 +123,7 @@ def _read(path: Path, **options: Any) -> Any:
     meta = dataset.file_meta
     if "TransferSyntaxUID" not in meta:
         if "PhotometricInterpretation" not in dataset:
-            raise ValueError("it is no DICOM file")
+            raise ValueError("there is no picture in it that can be read so")
         implicit, little = dataset.original_encoding
         uids = import_module("pydicom.uid")
         explicit = uids.ExplicitVRLittleEndian if little else uids.ExplicitVRBigEndian

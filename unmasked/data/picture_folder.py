@@ -21,8 +21,8 @@ from sklearn.model_selection import StratifiedGroupKFold
 
 from unmasked.data.films import file_bar, threads
 from unmasked.data.picturecache import cached_pictures
-from unmasked.data.picturefiles import FITS, Fit, Look, Plan, kind_of, look
-from unmasked.data.picturelabels import NO_PICTURE, Listing, Skipped, read_labels
+from unmasked.data.picturefiles import FITS, NO_PICTURE, Fit, Look, Plan, kind_of, look
+from unmasked.data.picturelabels import Listing, Skipped, read_labels
 from unmasked.data.stored import StoredImages
 from unmasked.data.tables import split_table
 from unmasked.errors import InputError
@@ -31,7 +31,7 @@ LEAST_PICTURES = 10
 LEAST_OF_CLASS = 3  # one to train on, to validate and to test
 _MANY_CLASSES = 0.5  # more labels than this share of the pictures are no classes
 _SMALLEST, _LARGEST = 8, 2048
-_OTHER_PICTURES = (".gif", ".tif", ".tiff", ".bmp", ".webp", ".jp2", ".ima", ".nii", ".nii.gz")
+_OTHER_PICTURES = (".gif", ".tif", ".tiff", ".bmp", ".webp", ".jp2", ".nii", ".nii.gz")
 
 Progress = bool | Literal["auto"]
 

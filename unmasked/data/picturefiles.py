@@ -19,7 +19,9 @@ from unmasked.errors import MissingExtra
 
 Fit = Literal["pad", "crop", "none"]
 FITS: tuple[Fit, ...] = ("pad", "crop", "none")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
+_DICOM = (".dcm", ".dicom", ".ima")
+SUFFIXES = (".png", ".jpg", ".jpeg", *_DICOM)
+NO_PICTURE = "is no PNG, JPEG or DICOM picture"
 _GREY, _COLOUR = ("1", "L", "LA", "La"), ("RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 _ORIENTATION = 0x0112  # EXIF: from 5 on, height and width change places
 
@@ -85,7 +87,7 @@ class Plan:
 def kind_of(path: Path) -> Literal["dicom", "picture", "other"]:
     """What a file is, by its name; one without a known ending by how it begins."""
     suffix = path.suffix.lower()
-    if suffix in (".dcm", ".dicom"):
+    if suffix in _DICOM:
         return "dicom"
     if suffix in SUFFIXES:
         return "picture"
@@ -163,7 +165,7 @@ def _refused(path: Path, error: Exception) -> str:
     from PIL import UnidentifiedImageError
 
     if isinstance(error, UnidentifiedImageError):
-        return "is no PNG, JPEG or DICOM picture"
+        return NO_PICTURE
     if isinstance(error, OSError) and error.errno is not None:
         return f"cannot be read ({why(error)})"
     if (advice := dicom.missing_decoder(error)) is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
 from unmasked.columns import nearest
-from unmasked.data.picturefiles import SUFFIXES
+from unmasked.data.picturefiles import NO_PICTURE, SUFFIXES
 from unmasked.data.tables import read_table
 from unmasked.errors import InputError
 
@@ -18,7 +18,6 @@ IMAGE_NAMES = (
     "image_name", "image name", "image_path", "image path", "path", "filepath", "image index",
     "image_id", "image id", "picture",
 )  # fmt: skip
-NO_PICTURE = "is no PNG, JPEG or DICOM picture"
 LABEL_NAMES = ("label", "labels", "class", "target", "diagnosis", "finding", "category", "y")
 
 
@@ -78,7 +77,8 @@ def read_labels(
     """
     content = _text(table)
     columns = list(content.columns)
-    _check_header(columns, files, table)
+    if image_column is None and label_column is None:
+        _check_header(columns, files, table)
     image, label = _columns(content, files, table, image_column, label_column)
     if group is not None and group not in columns:
         raise InputError(f"{table} has no column {group!r}; {nearest(group, columns)}")
@@ -88,6 +88,7 @@ def read_labels(
             f"{label!r} and {group!r}; name others."
         )
     known, unusable = _Names(files), _Names({name: Path(name) for name in others})
+    known.learn(content[image])
     listing = Listing([], [], [], None if group is None else [])
     said: dict[str, tuple[str, str]] = {}  # picture -> its label and group, first come
     contradictory = set()
@@ -131,9 +132,10 @@ def read_labels(
 
 def _check_header(columns: list[str], files: dict[str, Path], table: Path) -> None:
     """Without a first line of names, the first picture would be taken for them."""
-    known = _Names(files)
-    named = next((name for name in columns if known.find(name.strip())), None)
-    if named is not None:
+    plain = {name.strip().lower() for name in columns}
+    endings = {PurePosixPath(name).name for name in files}  # "image" may be a picture's stem too
+    named = next((name for name in columns if name.strip().split("/")[-1] in endings), None)
+    if named is not None and plain.isdisjoint((*IMAGE_NAMES, *LABEL_NAMES)):
         raise InputError(
             f"the first line of {table} must name its columns, such as image,label, but holds the "
             f"picture {named}; put such a line above it."
@@ -203,6 +205,7 @@ class _Names:
 
     def __init__(self, files: dict[str, Path]) -> None:
         self.files = files
+        self.strict = False
         self.ways: tuple[dict[str, list[str]], ...] = ({}, {}, {})
         for name in files:
             path = PurePosixPath(name)
@@ -211,18 +214,36 @@ class _Names:
             for way, key in zip(self.ways, keys, strict=True):
                 way.setdefault(key, []).append(name)
 
+    def learn(self, cells: Iterable[str]) -> None:
+        """Whether cells name different folders above the one that is explained."""
+        above = set()
+        for cell in cells:
+            found = self.find(cell.strip())
+            *folders, _ = cell.strip().replace("\\", "/").removeprefix("./").split("/")
+            below = found.count("/") if found else 0
+            if found and len(folders) > below:
+                above.add(tuple(folders[: len(folders) - below]))
+        self.strict = len(above) > 1
+
+    def _folders(self, name: str) -> list[str]:
+        below = name.split("/")[:-1]
+        if not self.strict:
+            return below
+        return list(self.files[name].resolve().parent.parts)
+
     def find(self, cell: str) -> str | None:
         """The picture's name; "" if more than one is meant, None if none is.
 
         Folders may be left out on either side, but not contradict each other: siteB/1.png is not
-        siteA/1.png, though /films/siteA/1.png may be.
+        siteA/1.png, though /films/siteA/1.png may be. If a table names folders above these that
+        differ, they must be those that the pictures really lie in.
         """
         name = cell.replace("\\", "/").removeprefix("./")
         if name in self.files:
             return name
         *folders, last = name.split("/")
         for way, key in zip(self.ways, (last, last, last.lower()), strict=True):
-            deep = {own: _together(folders, own.split("/")[:-1]) for own in way.get(key, ())}
+            deep = {own: _together(folders, self._folders(own)) for own in way.get(key, ())}
             possible = {own: depth for own, depth in deep.items() if depth is not None}
             if possible:
                 most = max(possible.values())

@@ -78,7 +78,7 @@ class _Run:
             networks = {name: str(stack.template) for name, stack in stacks.items()}
             self.name = checkpoint.fingerprint(
                 f"{parts} {[sorted(p) for p in m.phases]} {training} {program.settings} "
-                f"{first_phase} "
+                f"{first_phase} {program.judged_by}"
                 f"{program.dtype} {program.device.type} {networks}",
                 [*data, *(t for stack in stacks.values() for t in stack.state().values())],
             )

@@ -382,6 +382,12 @@ class Program:
         assert isinstance(total, Tensor)
         return total / (rows * repeats)
 
+    @property
+    def judged_by(self) -> str:
+        """What a checkpoint says where fewer pairs judge than did in earlier versions."""
+        pairs, usual = self._validation_pairs(), max(self.valid.rows, _VALIDATION_MASKS)
+        return "" if pairs == usual else f"{pairs} pairs "
+
     def _validation_pairs(self) -> int:
         """How many (row, mask) pairs judge a predictor.
 

@@ -140,7 +140,7 @@ def explain_folder(
     if superpixels is None:
         superpixels = default_superpixels(network)
     parts = _checked(reading, superpixels, sparsity, network, gpu=gpu)
-    _check_apart(folder, out)
+    _check_apart(folder, out, labels)
     found = reading.find(folder, labels, show)
     listing = found.listing
     assert listing.labels is not None
@@ -241,7 +241,7 @@ def explain_new_pictures(
     reading = reading or Reading()
     choose_device(device)
     model, beside = model_folders(model, out)
-    _check_apart(folder, out)
+    _check_apart(folder, out, labels)
     explainer = RealX.load(model, device=device)
     if not isinstance(explainer.columns_, Pixels):
         raise InputError(f"{model} was trained on a table, not on pictures; name another model.")
@@ -327,8 +327,15 @@ def _checked(
     return parts
 
 
-def _check_apart(folder: Path, out: Path) -> None:
-    """What is written must not become pictures of the folder."""
+def _check_apart(folder: Path, out: Path, labels: Path | None) -> None:
+    """What is written must not become pictures of the folder, nor replace their labels."""
+    own = None if labels is None else labels.resolve()
+    results = {(out / name).resolve() for name in _WRITES}
+    if own is not None and not results.isdisjoint((own, *own.parents)):
+        raise OutputError(
+            f"the labels {labels} lie where results are written to; copy them elsewhere, or choose "
+            "another folder with --out."
+        )
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
         raise OutputError(
             f"the output folder {out} must lie outside of the pictures' folder {folder}, or its "

@@ -12,7 +12,7 @@ from unmasked.data.picturelabels import Skipped
 from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
-from unmasked.jobs.saved import said_price
+from unmasked.jobs.saved import new_rows, said_price
 from unmasked.metrics import Interval
 
 _MOST_NAMED = 10  # skipped pictures that are printed
@@ -135,26 +135,9 @@ def result_rows(
     test: tuple[Any, Any],
     seed: int,
 ) -> list[dict[str, Any]]:
-    shown = {"explanation": explanation.fraction, "random": explanation.fraction}
-    rows = []
-    for name, method in (
-        ("explanation", "REAL-X"),
-        ("random", "random masks"),
-        ("everything", "everything shown"),
-        ("nothing", "nothing shown"),
-    ):
-        fraction = shown.get(name, 1.0 if name == "everything" else 0.0)
-        row: dict[str, Any] = {
-            "dataset": dataset,
-            "seed": seed,
-            "chosen": True,
-            "method": method,
-            "setting": {},
-            "metrics": {"fraction": fraction, **scores.figures(name)},
-        }
-        if name == "explanation":
-            row["setting"] = {"sparsity": explainer.sparsity_}
-            row["metrics"]["acc"] = float(explainer.score(*test))
-            row["seconds"] = {"fit": explainer.seconds_, "fit_evaluator": evaluator.seconds_}
-        rows.append(row)
+    """Rows of ``results.json`` after training, of REAL-X and what it is compared with."""
+    rows = new_rows(dataset, explainer, explainer.sparsity_, explanation, scores)
+    rows = [{**row, "seed": seed} for row in rows]
+    rows[0]["metrics"]["acc"] = float(explainer.score(*test))
+    rows[0]["seconds"] = {"fit": explainer.seconds_, "fit_evaluator": evaluator.seconds_}
     return rows

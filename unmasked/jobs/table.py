@@ -241,7 +241,8 @@ def explain_new_rows(
 
 def _check_apart(path: Path, folder: Path) -> None:
     """The table itself must not be replaced by one of the results."""
-    if path.resolve() in {(folder / name).resolve() for name in _WRITES}:
+    results = [folder / name for name in _WRITES]
+    if any(own.exists() and path.samefile(own) for own in results):
         raise OutputError(
             f"the table {path} has the name of a result that is written to {folder}; choose "
             "another folder with --out."

@@ -102,7 +102,7 @@ def write_gallery(
     page = render(title, cards, lead=lead, facts=facts, columns=columns, footer=footer)
     # Names of files may hold what is no text; a question mark stands for it.
     data = page.encode("utf-8", errors="replace")
-    with all_or_nothing(path.parent) as part:
+    with all_or_nothing(path.parent, checked=False) as part:
         (part / path.name).write_bytes(data)
 
 

@@ -1,9 +1,9 @@
 """Whose is what lies in an output folder? Commands replace what they wrote, and nothing else.
 
 A plain file under a name that a command writes is ours if ``results.json`` beside it is, or if a
-run was broken off while it put its results in place. Of folders that commands fill (overlays,
-masks, pictures of a study) a note says which files they put there; a folder with any other file in
-it, such as the answers of a reader study or pictures drawn by hand, is not touched.
+run was broken off while it put its results in place. Of folders that commands fill (models,
+overlays, masks, pictures of a study) a note says which files they put there; a folder with any
+other file in it, such as the answers of a reader study or pictures drawn by hand, is not touched.
 """
 
 from __future__ import annotations
@@ -17,32 +17,35 @@ from unmasked.errors import OutputError
 from unmasked.storage import saved_kind
 
 NOTE = ".unmasked.json"
-PART, OLD = ".part", ".old"
-"""Inside an output folder: results that are not complete, and those that they replace."""
+PART, OLD = ".unmasked.part", ".unmasked.old"
+"""Inside an output folder: results that are not complete, and (a prefix) those they replace."""
 RESULTS = "results.json"
+_NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}  # what systems put into folders unasked
+_NOBODYS_BEGIN = ("._", ".nfs")
 
 
 def check_ours(folder: Path, names: Iterable[str]) -> None:
-    """Refuse to write ``names`` into a folder where one of them is somebody else's."""
+    """Refuse to write ``names`` into a folder where one of them is not known to be ours."""
     strange = next(_strange(folder, names), None)
     if strange is not None:
         raise OutputError(
-            f"{strange} exists and was not written by unmasked, which would replace it; choose "
-            "another folder with --out, or move it away."
+            f"{strange} exists and is not known to be a result of unmasked, which would replace "
+            "it; choose another folder with --out, or move it away."
         )
 
 
 def _strange(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """What stands in the way and is not ours."""
+    """What stands in the way and is not known to be ours."""
     noted = _noted(folder)
-    ours = _is_results(folder / RESULTS) or any((folder / own).is_dir() for own in (PART, OLD))
+    ours = _is_results(folder / RESULTS) or any(left_over(folder))
     for name in names:
         path = folder / name
         if path.is_symlink():
             yield path
         elif path.is_dir():
-            if saved_kind(path) is None:  # models are looked at by whoever saves them
-                yield from (own for own in _files(path) if _below(folder, own) not in noted)
+            other = [own for own in _files(path) if _below(folder, own) not in noted]
+            model = saved_kind(path) is not None and not any(_is_in(name, own) for own in noted)
+            yield from () if model else other  # one that was saved before there were notes
         elif path.exists() and not ours:
             yield path
 
@@ -52,12 +55,7 @@ def note_folders(folder: Path, part: Path) -> None:
 
     The note comes before the files, so that what is there is ours at every moment.
     """
-    own = {
-        _below(part, file)
-        for path in part.iterdir()
-        if path.is_dir() and saved_kind(path) is None
-        for file in _files(path)
-    }
+    own = {_below(part, file) for path in part.iterdir() if path.is_dir() for file in _files(path)}
     if own:
         there = {name for name in _noted(folder) if (folder / name).exists()}
         new = part / NOTE
@@ -65,15 +63,25 @@ def note_folders(folder: Path, part: Path) -> None:
         os.replace(new, folder / NOTE)
 
 
+def left_over(folder: Path) -> Iterator[Path]:
+    """What runs that were killed while they put results in place have left of earlier ones."""
+    return (path for path in folder.glob(f"{OLD}*") if path.is_dir())
+
+
 def _files(folder: Path) -> Iterator[Path]:
-    """Everything in a folder and the folders in it but the folders themselves."""
+    """Everything that somebody put into a folder and the folders in it."""
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_dir():
+        nobodys = path.name in _NOBODYS or path.name.startswith(_NOBODYS_BEGIN)
+        if not nobodys and (path.is_symlink() or not path.is_dir()):
             yield path
 
 
 def _below(folder: Path, path: Path) -> str:
     return path.relative_to(folder).as_posix()
+
+
+def _is_in(name: str, path: str) -> bool:
+    return path.startswith(f"{name}/")
 
 
 def _noted(folder: Path) -> set[str]:

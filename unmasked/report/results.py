@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from unmasked import __version__
 from unmasked.errors import OutputError
-from unmasked.report.ownership import OLD, PART, RESULTS, check_ours, note_folders
+from unmasked.report.ownership import OLD, PART, RESULTS, check_ours, left_over, note_folders
 from unmasked.storage import check_replaceable
 
 MODELS = {"model": "RealX", "evaluator": "EvalX"}
@@ -87,14 +88,13 @@ def prepare_folder(
     """
     for name, kind in (models or {}).items():
         check_replaceable(folder / name, kind)
-    check_ours(folder, writes)
+    check_ours(folder, [*writes, *(models or {})])
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"the output folder {folder} is a file; choose another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".probe"
-        probe.write_text("")
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise OutputError(
             f"the output folder {folder} cannot be written ({error.strerror or error}); "
@@ -103,18 +103,26 @@ def prepare_folder(
 
 
 @contextmanager
-def all_or_nothing(folder: Path) -> Iterator[Path]:
+def all_or_nothing(folder: Path, *, checked: bool = True) -> Iterator[Path]:
     """A place to write results in; they move into ``folder`` only when all are complete.
 
-    ``results.json`` leaves first and comes last: where it is, all else is of the same run, even if
-    the moves are broken off. They are renames within one folder, which need no space.
+    ``results.json`` leaves first and comes last: where it is, everything else that this run wrote
+    is there too, even if the moves are broken off. They are renames within one folder, which need
+    no space. ``checked``: what is not known to be ours is not replaced.
     """
     part = folder / PART
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         yield part
-        _put_in_place(part, folder)
+        items = sorted(part.iterdir(), key=lambda item: (item.name == RESULTS, item.name))
+        if checked:
+            _check_again(folder, items)
+        note_folders(folder, part)
+        _put_in_place(items, folder)
+        part.rmdir()
+    except _InTheWay:
+        raise
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         if isinstance(error, OutputError):
@@ -128,14 +136,22 @@ def all_or_nothing(folder: Path) -> Iterator[Path]:
         raise
 
 
-def _put_in_place(part: Path, folder: Path) -> None:
-    """Move what ``part`` holds into the folder; what it replaces goes when all is there."""
-    items = sorted(part.iterdir(), key=lambda item: (item.name == RESULTS, item.name))
-    check_ours(folder, [item.name for item in items if item.is_dir()])
-    note_folders(folder, part)
-    old = folder / OLD
-    shutil.rmtree(old, ignore_errors=True)
-    old.mkdir()
+class _InTheWay(OutputError):
+    """Something came in the way while the work was done, which stays where it is."""
+
+
+def _check_again(folder: Path, items: Sequence[Path]) -> None:
+    try:
+        check_ours(folder, [item.name for item in items])
+    except OutputError as error:
+        raise _InTheWay(f"{error} The new results lie in {folder / PART}.") from error
+
+
+def _put_in_place(items: Sequence[Path], folder: Path) -> None:
+    """Move what is new into the folder; what it replaces goes when all is there."""
+    for path in left_over(folder):
+        shutil.rmtree(path, ignore_errors=True)
+    old = Path(tempfile.mkdtemp(prefix=OLD, dir=folder))
     try:
         for item in reversed(items):
             if os.path.lexists(folder / item.name):
@@ -143,13 +159,13 @@ def _put_in_place(part: Path, folder: Path) -> None:
         for item in items:
             os.replace(item, folder / item.name)
     except BaseException:
+        for item in items:
+            if not os.path.lexists(item):  # it came already
+                os.replace(folder / item.name, item)
         for item in old.iterdir():
-            if os.path.lexists(folder / item.name):  # a new one that came already
-                os.replace(folder / item.name, part / item.name)
             os.replace(item, folder / item.name)
         old.rmdir()
         raise
-    part.rmdir()
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -40,7 +40,7 @@ from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe
 from unmasked.reproduce.imagetables import RANDOM, image_lead, image_tables
 from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
 from unmasked.reproduce.recipes import check_grid
-from unmasked.reproduce.render import write_tables
+from unmasked.reproduce.render import TABLES, write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.subjects import Subject
 from unmasked.reproduce.training import Place
@@ -66,7 +66,8 @@ Extra = Callable[[Path, "Workshop", Drawn], tuple[dict[str, Any], list[str]]]
 """Writes more files into the folder; returns more of ``results.json``, and sentences."""
 
 
-_WRITES = ("study", "masks.npz", "samples.png", "gallery.html", "tables.md", "results.json")
+PICTURES = ("samples.png", "single-pixel.png", "gallery.html", "study")
+WRITES = (*PICTURES, "masks.npz", *TABLES, "results.json")
 
 
 def run_images(
@@ -87,7 +88,7 @@ def run_images(
     parts = pictures.parts
     features = parts.features(recipe.bound(parts.shape).masker)
     check_grid(recipe.prices, recipe.numbers, features)
-    prepare_folder(folder, writes=_WRITES)
+    prepare_folder(folder, writes=WRITES)
     check_same_preset(folder, recipe.name)
     facts = provenance(command)
     description = f"{recipe} {parts.shape} {explainers} {seeds} {device} {facts['version']}"

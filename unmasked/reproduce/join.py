@@ -12,12 +12,12 @@ from unmasked.errors import InputError
 from unmasked.report.results import all_or_nothing, prepare_folder, to_json
 from unmasked.reproduce.folder import check_same_preset
 from unmasked.reproduce.imagemasks import joined_masks, save_masks
+from unmasked.reproduce.images import PICTURES, WRITES
 from unmasked.reproduce.imagetables import image_lead, image_tables
 from unmasked.reproduce.render import write_tables
 from unmasked.reproduce.rows import Reproduction
 from unmasked.reproduce.subjects import CXR, MNIST, Subject
 
-_PICTURES = ("samples.png", "single-pixel.png", "gallery.html", "study")
 _FACTS = ("version", "commit", "hardware", "python", "torch")
 _CONTENT = ("command", "recipe", "images", "seconds", "summary", "rows")
 _ROW = ("dataset", "method", "setting", "seed", "chosen", "metrics")
@@ -53,7 +53,7 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
     recipe = first["recipe"]
     paths = [folder / "masks.npz" for folder in folders]
     masks = joined_masks(paths) if all(path.is_file() for path in paths) else {}
-    prepare_folder(out)
+    prepare_folder(out, writes=WRITES)
     check_same_preset(out, recipe["preset"])
     with all_or_nothing(out) as part:
         whole = {**first, **facts, "seconds": seconds, "summary": words, "rows": rows}
@@ -66,7 +66,7 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
         write_tables(part, tables, facts, words, recipe["deviations"], title=subject.title)
         if masks:
             save_masks(part / "masks.npz", masks)
-        for name in () if by_method else _PICTURES:
+        for name in () if by_method else PICTURES:
             source = folders[0] / name
             if source.is_dir():
                 shutil.copytree(source, part / name)

@@ -84,6 +84,10 @@ def _narrow(block: TableBlock) -> TableBlock:
     return replace(block, rows=[[c.replace(" ± 0.", " ±.") for c in row] for row in block.rows])
 
 
+TABLES = ("tables.txt", "tables.md", "tables.html")
+"""What `write_tables` writes."""
+
+
 def write_tables(
     folder: Path,
     found: list[Table],

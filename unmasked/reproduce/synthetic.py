@@ -23,7 +23,7 @@ from unmasked.reproduce.folder import check_same_preset, mark
 from unmasked.reproduce.judging import Judge, Masks, choose_settings, exact, quality, scores
 from unmasked.reproduce.lead import lead
 from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, FEATURES, Recipe, check_grid
-from unmasked.reproduce.render import write_tables
+from unmasked.reproduce.render import TABLES, write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.tables import tables
 from unmasked.reproduce.training import (
@@ -53,7 +53,7 @@ def run_synthetic(
     """Train all methods, evaluate them in every way, write results.json and the tables."""
     started = time.monotonic()
     check_grid(recipe.prices, recipe.numbers, FEATURES)
-    prepare_folder(folder)
+    prepare_folder(folder, writes=(*TABLES, "results.json"))
     check_same_preset(folder, recipe.name)
     facts = provenance(command)
     description = f"{recipe} {datasets} {explainers} {seeds} {device} {facts['version']}"

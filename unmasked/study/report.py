@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unmasked.errors import OutputError
+from unmasked.report.ownership import OLD, PART
 from unmasked.report.page import Section, footer, picture, png, render
 from unmasked.report.results import all_or_nothing, prepare_folder, provenance, to_json
 from unmasked.study.analysis import PUBLISHED, Analysis
@@ -32,13 +33,17 @@ if TYPE_CHECKING:
 
 FILES = frozenset({"results.json", "methods.csv", "pairs.csv", "ratings.csv", "mean-ranks.png"})
 FILES |= {"report.html", "tables.txt"}
-UNDONE = {".part", ".probe"}  # what an analysis that was killed leaves behind
+UNDONE = (PART, OLD)  # how what an analysis that was killed leaves behind begins
 
 
 def write_analysis(folder: Path, analysis: Analysis, command: str) -> list[str]:
     """Write all files, or none; return the findings in words."""
     foreign = folder.exists() and not folder.is_dir()
-    if foreign or (folder.exists() and any(p.name not in FILES | UNDONE for p in folder.iterdir())):
+    foreign = foreign or (
+        folder.exists()
+        and any(p.name not in FILES and not p.name.startswith(UNDONE) for p in folder.iterdir())
+    )
+    if foreign:
         raise OutputError(
             f"{folder} must be a new folder or one of an earlier analysis but holds something "
             "else; choose another with --out."
