@@ -468,7 +468,10 @@ OTHER_JOB = '{"command": "unmasked demo", "version": "0.1.0", "hardware": "2 CPU
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(text, "was not written by unmasked") for text in ("{}", "[]", "no json", '{"recipe": null}')]
+    [
+        (text, "is not known to be a result of unmasked")
+        for text in ("{}", "[]", "no json", '{"recipe": null}')
+    ]
     + [(OTHER_JOB, "'something else', not 'quick'")],
 )
 def test_results_of_something_else_are_not_overwritten(
