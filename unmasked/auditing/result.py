@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from unmasked.evaluation.encoding import Encoding
 
 
+FILES = ("report.html", "summary.md", "results.json")
+"""What an audit writes."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """Log-likelihood while features are shown (insertion) or hidden (deletion), most important
@@ -255,7 +259,7 @@ class AuditResult:
         folder = Path(folder)
         facts = provenance(command)
         title = "Audit of " + ", ".join(one.name for one in self.explanations[:4])
-        prepare_folder(folder, writes=("report.html", "summary.md", "results.json"))
+        prepare_folder(folder, writes=FILES)
         with all_or_nothing(folder) as part:
             results = to_json({**facts, **self.to_json()})
             (part / "results.json").write_text(results, encoding="utf-8")

@@ -91,7 +91,7 @@ def read_labels(
     known.learn(content[image])
     listing = Listing([], [], [], None if group is None else [])
     said: dict[str, tuple[str, str]] = {}  # picture -> its label and group, first come
-    contradictory = set()
+    contradictory, listed = set(), set()
     for number, row in enumerate(content.itertuples(index=False), 2):
         values = dict(zip(columns, row, strict=True))
         cell, own = values[image].strip(), values[label].strip()
@@ -100,6 +100,7 @@ def read_labels(
             listing.skipped.append(Skipped(f"line {number} of {table.name}", "names no picture"))
             continue
         name = known.find(cell)
+        listed.add(name)
         problem = (
             NO_PICTURE if name is None and unusable.find(cell) is not None
             else f"is listed in {table.name} but is not in the folder" if name is None
@@ -114,7 +115,6 @@ def read_labels(
             contradictory.add(name)
     for name in contradictory:
         listing.skipped.append(Skipped(name, f"comes more than once in {table.name}, differently"))
-    listed = {known.find(cell.strip()) for cell in content[image]}
     for name in sorted(set(files) - listed):
         listing.skipped.append(Skipped(str(name), f"has no line in {table.name}"))
     assert listing.labels is not None
@@ -205,7 +205,7 @@ class _Names:
 
     def __init__(self, files: dict[str, Path]) -> None:
         self.files = files
-        self.strict = False
+        self.above: tuple[str, ...] = ()  # folders that the pictures' folder lies in, where asked
         self.ways: tuple[dict[str, list[str]], ...] = ({}, {}, {})
         for name in files:
             path = PurePosixPath(name)
@@ -219,17 +219,13 @@ class _Names:
         above = set()
         for cell in cells:
             found = self.find(cell.strip())
-            *folders, _ = cell.strip().replace("\\", "/").removeprefix("./").split("/")
+            *folders, _ = _plain(cell.strip()).split("/")
             below = found.count("/") if found else 0
             if found and len(folders) > below:
                 above.add(tuple(folders[: len(folders) - below]))
-        self.strict = len(above) > 1
-
-    def _folders(self, name: str) -> list[str]:
-        below = name.split("/")[:-1]
-        if not self.strict:
-            return below
-        return list(self.files[name].resolve().parent.parts)
+        if len(above) > 1:
+            name, path = next(iter(self.files.items()))
+            self.above = path.parents[name.count("/")].resolve().parts
 
     def find(self, cell: str) -> str | None:
         """The picture's name; "" if more than one is meant, None if none is.
@@ -238,18 +234,26 @@ class _Names:
         siteA/1.png, though /films/siteA/1.png may be. If a table names folders above these that
         differ, they must be those that the pictures really lie in.
         """
-        name = cell.replace("\\", "/").removeprefix("./")
+        name = _plain(cell)
         if name in self.files:
             return name
         *folders, last = name.split("/")
         for way, key in zip(self.ways, (last, last, last.lower()), strict=True):
-            deep = {own: _together(folders, self._folders(own)) for own in way.get(key, ())}
+            deep = {
+                own: _together(folders, [*self.above, *own.split("/")[:-1]])
+                for own in way.get(key, ())
+            }
             possible = {own: depth for own, depth in deep.items() if depth is not None}
             if possible:
                 most = max(possible.values())
                 best = [own for own, depth in possible.items() if depth == most]
                 return best[0] if len(best) == 1 else ""
         return None
+
+
+def _plain(cell: str) -> str:
+    """A path as other systems write it, in our way."""
+    return cell.replace("\\", "/").removeprefix("./")
 
 
 def _together(one: list[str], other: list[str]) -> int | None:

@@ -14,7 +14,7 @@ from unmasked.auditing.explained import load_model
 from unmasked.auditing.page import markdown, page
 from unmasked.auditing.plan import plan
 from unmasked.auditing.reading import ROW_COLUMN, check_header
-from unmasked.auditing.result import AuditResult
+from unmasked.auditing.result import FILES, AuditResult
 from unmasked.auditing.settings import AuditSettings
 from unmasked.columns import nearest
 from unmasked.data.tables import Roles, as_times, check_present, check_target, read_table
@@ -93,7 +93,7 @@ def audit_table(
         random_state=seed,
         id_column=id_column,
     )
-    prepare_folder(folder, writes=("report.html", "summary.md", "results.json"))
+    prepare_folder(folder, writes=FILES)
     result = work.run(show)
     inputs = {path.name: path, **files} | ({} if model is None else {"model": model})
     results = {
