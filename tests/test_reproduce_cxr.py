@@ -11,55 +11,29 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from small_cxr import FILMS, GRID, OPTIONS, PARTS, SIZE, tiny
 from typer.testing import CliRunner
 
 from unmasked.cli import app
 from unmasked.cli.reproduce import _names
-from unmasked.data.chest_xray import ChestXrays
 from unmasked.data.phantom import phantom, truth_of_superpixels
-from unmasked.engine import Training
 from unmasked.engine.method import Exchanged
 from unmasked.errors import InputError
-from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
+from unmasked.imagenetworks import DenseNet121, MonaiUNet
 from unmasked.metrics import selection_quality
-from unmasked.networks import MLP
 from unmasked.reproduce import cxr as films_job
 from unmasked.reproduce import images as job
-from unmasked.reproduce.cxr import _films, drawn_films, run_cxr
+from unmasked.reproduce.cxr import drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import (
     EXPLAINERS,
     OURS,
-    Evaluation,
-    ImageRecipe,
     with_epochs,
 )
 from unmasked.reproduce.imagetraining import Found
 from unmasked.samplers import ConcreteTopK
 from unmasked.superpixels import Superpixels
-
-SIZE, GRID = 32, 4
-PARTS = [phantom(rows, SIZE, seed) for seed, rows in enumerate((120, 60, 60))]
-FILMS = ChestXrays(*(_films(part, i) for i, part in enumerate(PARTS)), {}, ["Drawn."], [])  # type: ignore[arg-type]
-OPTIONS: dict[str, Any] = {"device": "cpu", "show": False, "explainers": ("REAL-X", "L2X")}
-
-
-def tiny(base: ImageRecipe | None = None) -> ImageRecipe:
-    base = base or tuned()
-    training = Training(epochs=2, batch_size=30, learning_rate=3e-3, selector_learning_rate=3e-3)
-    recipe = replace(
-        base,
-        predictor=CNN((4, 8)),
-        selector=UNet((4, 8)),
-        training=training,
-        own_training={"mask": training},
-        evaluators={end: Evaluation(how.masker, how.law) for end, how in base.evaluators.items()},
-        prices=(0.5, 20.0),
-        numbers=(1, 3),
-        reader=MLP((8,)),
-    )
-    return with_cells(recipe, GRID)
 
 
 @pytest.fixture(scope="module")

@@ -42,6 +42,14 @@ Ks = Annotated[
     str | None,
     typer.Option(help="Grid of k (L2X; of images also REAL-X-K).  [default: the preset's]"),
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        help="How many networks to train at a time, in processes of their own: a large GPU has "
+        "room for several.",
+        min=1,
+    ),
+]
 app = typer.Typer(
     help="Make the tables of the paper, ours beside the published figures.",
     no_args_is_help=True,
@@ -138,6 +146,7 @@ def mnist(
     ks: Ks = None,
     epochs: Epochs = None,
     device: Device = "auto",
+    jobs: Jobs = 1,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -170,6 +179,7 @@ def mnist(
                 device=device,
                 show=False if quiet or json else "auto",
                 command=command_line(),
+                jobs=jobs,
             )
         _show(result, json=json, quiet=quiet)
 
@@ -207,6 +217,7 @@ def cxr(
     ks: Ks = None,
     epochs: Epochs = None,
     device: Device = "auto",
+    jobs: Jobs = 1,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -250,6 +261,7 @@ def cxr(
                 device=device,
                 show=False if quiet or json else "auto",
                 command=command_line(),
+                jobs=jobs,
             )
         _show(result, json=json, quiet=quiet)
 
@@ -303,10 +315,11 @@ def _show(result: Reproduction, *, json: bool, quiet: bool) -> None:
     elif not quiet:
         typer.echo((folder / "tables.txt").read_text(encoding="utf-8"))
         training = sum(value for name, value in seconds.items() if name != "all")
+        more = " (some of it before, or side by side)" if training > seconds["all"] else ""
         gallery = folder / "gallery.html"
         pictures = f", pictures: {gallery}" if gallery.is_file() else ""
         typer.echo(
-            f"{training:.0f} s of training, {seconds['all']:.0f} s in all. "
+            f"{training:.0f} s of training{more}, {seconds['all']:.0f} s in all. "
             f"Tables: {folder / 'tables.html'}{pictures}"
         )
 

@@ -138,6 +138,7 @@ class _Run:
 
     def run(self, bar: Bar, interrupt: Interrupt) -> bool:
         """Train all phases; whether the user cut it short."""
+        bar.update(self._passed)
         while True:
             while self.state.epoch < self._epochs() and bool(self.keeper.active.any()):
                 complete = self._epoch(interrupt)
@@ -172,6 +173,11 @@ class _Run:
     def passes(self) -> int:
         """Passes of all phases."""
         return sum(map(self._epochs, range(len(self.phases))))
+
+    @property
+    def _passed(self) -> int:
+        """Passes that were made, of all phases; where all settings stopped early, of this one."""
+        return sum(map(self._epochs, range(self.state.phase))) + self.state.epoch
 
     @property
     def _batch(self) -> int:
@@ -241,7 +247,7 @@ class _Run:
     def _judge(self, bar: Bar, interrupt: Interrupt) -> None:
         """Validate, keep what is best (or last), note it down."""
         program, state = self.program, self.state
-        done = sum(map(self._epochs, range(state.phase))) + state.epoch + 1
+        done = self._passed + 1
         if not self._validates(interrupt):
             bar.update(done)
             return

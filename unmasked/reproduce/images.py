@@ -42,6 +42,7 @@ from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
 from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import TABLES, write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
+from unmasked.reproduce.sidebyside import train_side_by_side
 from unmasked.reproduce.subjects import Subject
 from unmasked.reproduce.training import Place
 
@@ -82,8 +83,12 @@ def run_images(
     show: Show = "auto",
     command: str = "unmasked reproduce",
     extra: Extra | None = None,
+    jobs: int = 1,
 ) -> Reproduction:
-    """Train all methods, evaluate them, write results.json, tables, figures and the gallery."""
+    """Train all methods, evaluate them, write results.json, tables, figures and the gallery.
+
+    jobs : how many of them to train at a time, each in a process of its own.
+    """
     started = time.monotonic()
     parts = pictures.parts
     features = parts.features(recipe.bound(parts.shape).masker)
@@ -95,6 +100,8 @@ def run_images(
     place = Place(device, checkpoint_folder(folder, description), show)
     mark(folder, recipe.name)
     work = Workshop(recipe, parts, seeds, place)
+    if jobs > 1:
+        train_side_by_side(work, explainers, jobs)
     full = work.full()
     judges = {ending: work.evaluator(ending) for ending in recipe.evaluators}
     rows = _full_rows(work, subject, full, judges)

@@ -6,7 +6,8 @@ Axes in the comments: W seeds, S settings, R images, F features, K classes.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,14 @@ class Found:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Task:
+    """Something to train that a table needs, and what must have been trained before it."""
+
+    name: str
+    after: str | None = None
+
+
 class Workshop:
     """Trains and runs everything of one table."""
 
@@ -135,20 +144,54 @@ class Workshop:
         network = how.network or self.recipe.predictor
         method = methods.eval_x(how.masker, how.law, network)
         seeds = tuple(seed + SEED_SHIFT for seed in self.seeds)
-        name = f"EVAL-X{ending}"
+        name = _evaluator_tag(ending)
         training = how.training or self.recipe.training
         trained = self._fit(name, method, Settings(seeds=seeds), training)
         self.seconds[name] = trained.seconds
         return trained
+
+    def tasks(self, explainers: tuple[str, ...]) -> list[Task]:
+        """All that is to be trained for these methods, such that what is needed comes first."""
+        starts = {name: self._start_tag(name) for name in explainers if name in self.recipe.warm}
+        return [
+            *(Task(tag) for tag in dict.fromkeys(starts.values())),
+            *(Task(_evaluator_tag(ending)) for ending in self.recipe.evaluators),
+            *(Task(name, starts.get(name)) for name in explainers),
+            Task("FULL"),
+        ]
+
+    def do(self, task: Task) -> None:
+        """Train what a task names, into its checkpoints."""
+        evaluators = {_evaluator_tag(ending): ending for ending in self.recipe.evaluators}
+        starts = {self._start_tag(name): name for name in self.recipe.warm}
+        if task.name == "FULL":
+            self.full()
+        elif task.name in evaluators:
+            self.evaluator(evaluators[task.name])
+        elif task.name in starts:
+            self._start(starts[task.name])
+        else:
+            self.readers(task.name, self.explainer(task.name))
+
+    def silent(self) -> Workshop:
+        """The same, showing no progress."""
+        own = copy(self)
+        own.place = replace(self.place, show=False)
+        return own
+
+    def _start_tag(self, name: str) -> str:
+        """Under which name a method's start is kept: that of the first method that shares it."""
+        recipe = self.recipe
+        network = recipe.networks_of(name)[0]
+        return f"start of {next(of for of in recipe.warm if recipe.networks_of(of)[0] == network)}"
 
     def _start(self, name: str) -> Stack:
         """What a method's predictor starts as, one network for each seed.
 
         Methods with the same network share it; the evaluators' are others, of other seeds.
         """
-        recipe = self.recipe
+        recipe, tag = self.recipe, self._start_tag(name)
         network = recipe.networks_of(name)[0]
-        tag = f"start of {next(of for of in recipe.warm if recipe.networks_of(of)[0] == network)}"
         method = methods.eval_x(recipe.masker, recipe.law, network)
         trained = self._fit(tag, method, Settings(seeds=self.seeds), recipe.options("start"))
         self.seconds[tag] = trained.seconds
@@ -225,6 +268,10 @@ class Workshop:
     ) -> NDArray[np.float64]:
         """P(class | shown) for masks (W, S, R, F); a network for each seed, or each setting."""
         return probabilities(stack, masker, self._of_every_seed(x), masks)
+
+
+def _evaluator_tag(ending: str) -> str:
+    return f"EVAL-X{ending}"
 
 
 def _joined(pieces: list[Found]) -> Found:

@@ -1,0 +1,179 @@
+"""Train the networks of an image table side by side, each in a process of its own.
+
+The processes speak to the run through checkpoints alone: each trains into its own, and the run,
+which reads back what it finds finished, then has nothing left to train. So the figures are those
+of a run that trains one after the other, a run that was broken off goes on with any number of
+processes, and what a process could not do the run does itself.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+import torch
+
+from unmasked.engine.progress import Show, Shown, watched
+from unmasked.errors import UnmaskedWarning
+from unmasked.reproduce.imagetraining import Task, Workshop
+
+_CTRL_C = "Ctrl-C"
+_PATIENCE = 5.0  # seconds in which a process that is told to stop may end its step
+
+
+@dataclass(frozen=True)
+class _Worker:
+    task: Task
+    process: BaseProcess
+    said: Connection
+
+
+def train_side_by_side(work: Workshop, explainers: tuple[str, ...], jobs: int) -> None:
+    """Train all that a table needs, ``jobs`` at a time; each starts when what it needs is there."""
+    waiting = work.tasks(explainers)
+    running: dict[int, _Worker] = {}  # by what tells that the process has ended
+    done: set[str] = set()
+    count = len(waiting)
+    threads = max(1, torch.get_num_threads() // jobs)
+    context = multiprocessing.get_context("spawn")  # a copy of a process cannot use its GPU
+    resource_tracker.ensure_running()  # or the first start would do so, and let Ctrl-C through
+    with _Names(count, work.place.show) as bar:
+        try:
+            while waiting or running:
+                ready = [task for task in waiting if task.after in (None, *done)]
+                for task in ready[: jobs - len(running)]:
+                    waiting.remove(task)
+                    heard, said = context.Pipe(duplex=False)
+                    process = context.Process(
+                        target=_train, args=(work, task, threads, said), daemon=True
+                    )
+                    with _ctrl_c_later():
+                        process.start()
+                        running[process.sentinel] = _Worker(task, process, heard)
+                    said.close()
+                left = len(waiting) + len(running)
+                bar.update(count - left, [worker.task.name for worker in running.values()])
+                for end in wait(list(running)):
+                    assert isinstance(end, int)
+                    worker = running.pop(end)
+                    name = worker.task.name
+                    if _succeeded(worker):
+                        done.add(name)
+                    else:  # what needs it would train it too, all at the same time
+                        waiting = [task for task in waiting if task.after != name]
+            bar.update(count, [])
+        finally:
+            _stop(list(running.values()))
+
+
+def _train(work: Workshop, task: Task, threads: int, said: Connection) -> None:
+    """In a process of its own: train into the checkpoint, then tell what there was to tell."""
+    _hear_ctrl_c_while_training()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    error = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnmaskedWarning)
+        try:
+            work.silent().do(task)
+        except KeyboardInterrupt:
+            said.send(([], _CTRL_C))
+            return
+        except Exception as problem:
+            error = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    said.send(([w.message for w in caught if isinstance(w.message, UnmaskedWarning)], error))
+
+
+def _end_with_parent() -> None:
+    """A run that was killed leaves nobody behind that writes into its folder."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _succeeded(worker: _Worker) -> bool:
+    """Whether a process that has ended did its task; what it had to say is passed on."""
+    try:
+        notes, error = worker.said.recv()
+    except EOFError:  # it was killed
+        notes, error = [], "its process was killed"
+    worker.process.join()
+    worker.said.close()
+    if error == _CTRL_C:
+        raise KeyboardInterrupt
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
+    if error:
+        warnings.warn(
+            f"{worker.task.name} could not be trained beside the others ({error}); it is trained "
+            "after them.",
+            UnmaskedWarning,
+            stacklevel=3,
+        )
+    return not error
+
+
+def _stop(workers: list[_Worker]) -> None:
+    """End processes that still run, if they can after a step; their checkpoints stay."""
+    for worker in workers:
+        if worker.process.pid is not None and worker.process.is_alive():
+            os.kill(worker.process.pid, signal.SIGINT)
+    for worker in workers:
+        worker.process.join(_PATIENCE)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """A Ctrl-C meanwhile comes when this ends; what is started meanwhile does not hear any."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _hear_ctrl_c_while_training() -> None:
+    """The run tells when to stop; `fit` also listens by itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+class _Names(Shown):
+    """One bar over the networks; silent where nobody watches."""
+
+    def __init__(self, count: int, show: Show) -> None:
+        if watched(show):
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+            from unmasked.bars import progress_bar
+
+            self._progress = progress_bar(
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("networks{task.fields[names]}"),
+                TimeElapsedColumn(),
+            )
+            self._task = self._progress.add_task("", total=count, names="")
+
+    def update(self, done: int, names: list[str]) -> None:
+        """Show how many are trained, and which are being trained."""
+        if self._progress is not None:
+            now = f", now {', '.join(names)}" if names else ""
+            self._progress.update(self._task, completed=done, names=now)
