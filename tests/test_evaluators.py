@@ -104,6 +104,19 @@ def test_every_evaluator_gives_all_rows_of_scores(kind: str) -> None:
     assert evaluator.classes_.tolist() == ["no", "yes"]
 
 
+def test_rows_of_a_group_are_resampled_together() -> None:
+    """Three copies of each row, as one patient's, have the intervals of the rows themselves."""
+    data = synthetic("S1", 40, seed=0)
+    once = ExactPosterior("S1").evaluate(data.truth, data.x, data.y, bootstrap_draws=50)
+    copied = [np.repeat(part, 3, axis=0) for part in (data.truth, data.x, data.y)]
+    whose = np.repeat(np.arange(40), 3)
+    thrice = ExactPosterior("S1").evaluate(*copied, bootstrap_draws=50, groups=whose)
+    for metric in ("eauroc", "eacc", "eloglik"):
+        assert thrice[metric].to_json() == pytest.approx(once[metric].to_json(), abs=1e-12)
+    with pytest.raises(InputError, match="groups must be 40, one for each row"):
+        ExactPosterior("S1").evaluate(data.truth, data.x, data.y, groups=whose)
+
+
 # ---------------------------------------------------------------------- bad input
 
 X, Y = rows(60)

@@ -124,6 +124,21 @@ def test_bootstrap_width_is_that_of_the_standard_error() -> None:
         assert (end - values.mean()) / error == pytest.approx(sign * 1.96, abs=4 * 0.06)
 
 
+def test_bootstrap_takes_whole_groups() -> None:
+    """Rows that come in equal copies tell no more than one of each: the same draws, to the bit.
+
+    Taken for independent, five copies of each would narrow the interval by √5.
+    """
+    values = np.random.default_rng(7).standard_normal(40)
+    whose = np.repeat([f"p{i:02d}" for i in range(40)], 5)
+    many = {"m": metrics.mean_statistic(np.repeat(values, 5))}
+    once = metrics.bootstrap({"m": metrics.mean_statistic(values)}, 40, draws=300, seed=0)["m"]
+    grouped = metrics.bootstrap(many, 200, draws=300, seed=0, groups=whose)["m"]
+    assert grouped.to_json() == pytest.approx(once.to_json(), abs=EXACT)
+    alone = metrics.bootstrap(many, 200, draws=300, seed=0)["m"]
+    assert alone.high - alone.low < 0.6 * (once.high - once.low)
+
+
 def test_bootstrap_pairs_statistics_and_forgets_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """All statistics see the same rows, and how many draws are held at once does not matter."""
     values = np.random.default_rng(6).standard_normal(50)
@@ -196,6 +211,17 @@ def test_tolerance_takes_the_sparsest_that_is_near_the_full_model() -> None:
     assert position == 1
     assert "0.860" in reason
     assert choose(candidates, "tolerance", full_accuracy=0.86, tolerance=0.2)[0] == 2
+
+
+@pytest.mark.parametrize("rule", ["tolerance", "balanced"])
+@pytest.mark.parametrize("rows", [300, 500, 5000])
+def test_exactly_five_points_are_within_five_points(rule: str, rows: int) -> None:
+    """Whatever floating point makes of hits / rows."""
+    fewer = rows // 20
+    for hits in range(rows // 2, rows + 1):
+        near, far = ((hits - fewer - i) / rows for i in (0, 1))
+        candidates = [candidate(0.9, hits / rows), candidate(0.5, near), candidate(0.1, far)]
+        assert choose(candidates, rule, full_accuracy=hits / rows)[0] == 1
 
 
 def test_tolerance_falls_back_on_accuracy_and_says_so() -> None:

@@ -14,6 +14,7 @@ from unmasked.metrics import balanced_accuracy, hits, log_likelihoods
 RULES = ("one-standard-error", "accuracy", "tolerance", "balanced")
 OF_FULL = ("tolerance", "balanced")
 """Rules that ask how good a model is that sees everything."""
+_ROUNDING = 1e-9  # 0.85 − 0.05 is a little more than 0.8
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def choose(
     if rule in OF_FULL:
         if full_accuracy is None:
             raise InputError(f"the rule {rule!r} needs the accuracy of the full model.")
-        enough = accuracies >= full_accuracy - tolerance
+        enough = accuracies >= full_accuracy - tolerance - _ROUNDING
         showing = fractions > 0
         if balanced and showing.any():
             enough &= showing

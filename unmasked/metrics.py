@@ -145,14 +145,19 @@ def bootstrap(
     seed: int,
     differences: dict[str, tuple[str, str]] | None = None,
     width: int = 1,
+    groups: NDArray[Any] | None = None,
 ) -> dict[str, Interval]:
     """95% percentile intervals, all statistics on the same resampled rows (so they pair).
 
-    Each draw weights the rows by how often resampling with replacement takes them.
+    Each draw weights the rows by how often resampling with replacement takes them. With ``groups``
+    (rows,), whole groups are taken: rows of one patient are alike, and intervals that take them for
+    so many independent ones are too narrow.
     ``differences`` names pairs of statistics whose difference is wanted too. ``width`` is how many
     numbers a statistic holds for each row and draw (the classes of a micro AUROC): for memory.
     """
     random = np.random.default_rng(seed)
+    of = np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
+    different = int(of.max()) + 1 if rows else 0
     one = np.ones((1, rows))
     values = {name: float(statistic(one)[0]) for name, statistic in statistics.items()}
     found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
@@ -160,7 +165,10 @@ def bootstrap(
     for start in range(0, draws, chunk):
         count = min(chunk, draws - start)
         weights = np.stack(
-            [np.bincount(random.integers(rows, size=rows), minlength=rows) for _ in range(count)]
+            [
+                np.bincount(random.integers(different, size=different), minlength=different)[of]
+                for _ in range(count)
+            ]
         ).astype(np.float64)
         for name, statistic in statistics.items():
             found[name].append(statistic(weights))

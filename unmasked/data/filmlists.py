@@ -80,9 +80,13 @@ def listed_in_folder(folder: Path) -> Listing:
     for value, finding in ((1, POSITIVE), (0, NEGATIVE)):
         if not (y == value).any():
             listed = sum(1 for one, _ in label.values() if one == value)
+            problem = (
+                f"lists {listed:,}, none of which is there; unpack more of NIH's archives in it"
+                if listed
+                else "lists no film with it at all; fetch NIH's whole table again"
+            )
             raise InputError(
-                f"{table} must list films with {finding!r} that are in {folder} but lists "
-                f"{listed:,}, none of which is there; unpack more of NIH's archives in it."
+                f"{table} must list films with {finding!r} that are in {folder} but {problem}."
             )
     return Listing(
         path=folder,
@@ -209,7 +213,7 @@ def listed_in_file(path: Path) -> Listing:
         boxes={},
         remarks=[
             f"{path.name} does not say who the patients are: patients may repeat across its "
-            "splits.",
+            "splits, and intervals, which take films for independent, may be too narrow.",
             f"films labelled 0 in {path.name} are without cardiomegaly but may have other "
             "findings.",
         ],

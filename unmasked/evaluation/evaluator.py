@@ -64,12 +64,15 @@ class Evaluator(ABC):
         *,
         bootstrap_draws: int = 1000,
         seed: int = 0,
+        groups: ArrayLike | None = None,
     ) -> Scores:
         """Judge an explanation (or masks) of the rows of X.
 
         Returns AUROC, accuracy and log-likelihood (KL too where a model is explained), each with
         a bootstrap interval, beside the same with everything shown, with random masks of each
         row's own size, and with nothing shown. All of them see the same rows and resamples.
+        ``groups`` (rows,) says which rows belong together, such as a patient's: they are then
+        resampled together.
         """
         if explanation is None or bootstrap_draws < 1:
             raise InputError(
@@ -83,6 +86,11 @@ class Evaluator(ABC):
         masks = self._masks(explanation, inputs)
         rows = len(masks)
         targets = self._judged(X, y, rows)
+        together = None if groups is None else np.asarray(groups)
+        if together is not None and together.shape != (rows,):
+            raise InputError(
+                f"groups must be {rows}, one for each row, but have shape {together.shape}."
+            )
         remarks = self._remarks(masks)
         random = np.random.default_rng(seed)
         shown = {
@@ -109,6 +117,7 @@ class Evaluator(ABC):
             seed=seed,
             differences=differences,
             width=len(self.classes_),
+            groups=together,
         )
         grouped: dict[str, dict[str, Interval]] = {}
         for name, interval in found.items():

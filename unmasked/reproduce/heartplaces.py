@@ -19,9 +19,10 @@ heart, each with weight 1/n::
 Hearts are in the middle of most films, so showing the middle of every film has an enrichment above
 1 without looking at it; ``beyond_others`` is above 0 only if selections follow their own film.
 
-Intervals are 95% bootstrap intervals over films (ratios of resampled means; ``others_i`` is kept as
-it is). They do not include the segmenter's error; where that has nothing to do with the selections,
-it blurs the places, and true enrichment is further from 1 than what is found.
+Intervals are 95% bootstrap intervals over films, or over patients where these are known (ratios of
+resampled means; ``others`` is over pairs of resampled films, none with itself). They do not include
+the segmenter's error; where that has nothing to do with the selections, it blurs the places, and
+true enrichment is further from 1 than what is found.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from unmasked.errors import InputError
-from unmasked.metrics import Interval, Statistic, bootstrap, mean_statistic
+from unmasked.metrics import Interval, Statistic, bootstrap
 from unmasked.reproduce.heartmeasures import distance_to_outline
 
 MARGIN = 1 / 32
@@ -65,8 +66,8 @@ class Group:
     """Films of one kind.
 
     films : how many there are. nothing : how many of them show nothing, without_heart : on how many
-    no heart was found; neither are counted in ``places``. counted : how many are. fraction : mean
-    share of the film that is shown, over all films.
+    of the others no heart was found; neither are counted in ``places``. counted : how many are.
+    fraction : mean share of the film that is shown, over all films.
     """
 
     films: int
@@ -111,13 +112,15 @@ def where_selections_lie(
     margin: float = MARGIN,
     draws: int = 1000,
     seed: int = 0,
+    patients: ArrayLike | None = None,
 ) -> Places:
     """How much of what selections show lies on hearts and their margins; formulas: the module.
 
     masks : (films, superpixels), 1 or True = shown. superpixels : (height, width) the superpixel of
     each pixel. hearts, lungs : (films, height, width) bool, or probabilities, of which those above
     ½ count. labels : (films,) 0, 1, … the class of each film, called by ``names``. margin : in
-    widths of the film. draws : of the bootstrap.
+    widths of the film. draws : of the bootstrap, which takes all films of some of the ``patients``
+    (films,) where they are given.
 
     >>> heart = np.zeros((2, 4, 4), bool)
     >>> heart[:, :2, :2] = True  # a quarter of each film, one of four superpixels
@@ -137,9 +140,14 @@ def where_selections_lie(
     if draws < 1:
         raise InputError(f"draws must be a whole number of at least 1 but is {draws!r}.")
     groups = _groups(labels, names, len(shown))
+    whose = None if patients is None else np.asarray(patients)
+    if whose is not None and whose.shape != (len(shown),):
+        raise InputError(
+            f"patients must be {len(shown)}, one for each film, but have shape {whose.shape}."
+        )
     pixels = np.bincount(cells.ravel(), minlength=shown.shape[1]).astype(np.float64)
     films = {
-        name: _per_film(shown, pixels, _coverage(region, cells, pixels))
+        name: _on_place(shown, pixels, _coverage(region, cells, pixels))
         for name, region in _places(heart, lung, margin).items()
     }
     shows, has_heart = shown.any(1), heart.any((1, 2))
@@ -150,10 +158,10 @@ def where_selections_lie(
             name: Group(
                 films=int(rows.sum()),
                 nothing=int((rows & ~shows).sum()),
-                without_heart=int((rows & ~has_heart).sum()),
+                without_heart=int((rows & shows & ~has_heart).sum()),
                 counted=int((rows & shows & has_heart).sum()),
                 fraction=float(fraction[rows].mean()),
-                places=_shares(films, rows & shows & has_heart, draws, seed),
+                places=_shares(films, rows & shows & has_heart, draws, seed, whose),
             )
             for name, rows in groups.items()
         },
@@ -254,23 +262,50 @@ def _coverage(region: NDArray[np.bool_], cells: NDArray[np.int64], pixels: _F) -
     return covered / pixels
 
 
-def _per_film(shown: _F, pixels: _F, coverage: _F) -> dict[str, _F]:
-    """shown_i, area_i, others_i and most_i, (films,) each; NaN where a film shows nothing."""
+@dataclass(frozen=True)
+class _OnPlace:
+    """One place in all films; (films,) each but ``weights`` and ``coverage`` (films, superpixels).
+
+    weights : each superpixel's part of what a film shows. coverage : its share on the place.
+    """
+
+    weights: _F
+    coverage: _F
+    shows: NDArray[np.bool_]
+    shown: _F
+    area: _F
+    most: _F
+
+    def others(self, rows: NDArray[np.bool_]) -> Statistic:
+        """mean over i in ``rows`` and j ≠ i of w_j · c_i, by weights (draws, films)::
+
+        (Σ_i W_i c_i) · (Σ_j W_j w_j) − Σ_i W_i² w_i · c_i   over   Σ_i W_i (Σ_j W_j − W_i)
+        """
+
+        def pairs(weights: NDArray[Any]) -> _F:
+            mine, every = weights * rows, weights * self.shows
+            total = ((mine @ self.coverage) * (every @ self.weights)).sum(1)
+            total = total - (mine * every) @ np.where(self.shows, self.shown, 0)
+            count = (mine * (every.sum(1, keepdims=True) - every)).sum(1)
+            result: _F = np.where(count > 0, total / np.where(count > 0, count, 1), np.nan)
+            return result
+
+        return pairs
+
+
+def _on_place(shown: _F, pixels: _F, coverage: _F) -> _OnPlace:
+    """shown_i, area_i and most_i of one place; NaN where a film shows nothing."""
     area = shown @ pixels  # (films,) pixels shown
-    weights = shown * pixels / np.maximum(area, 1)[:, None]  # (films, superpixels), sums to 1
     shows = area > 0
-    share = np.where(shows, (weights * coverage).sum(1), np.nan)
-    others = np.full(len(shown), np.nan)
-    if shows.sum() > 1:  # films that show nothing have weights 0 and add nothing to the sum
-        others[shows] = ((weights.sum(0) - weights[shows]) * coverage[shows]).sum(1) / (
-            shows.sum() - 1
-        )
-    return {
-        "shown": share,
-        "area": coverage @ pixels / pixels.sum(),
-        "others": others,
-        "most": np.where(shows, _most(coverage, pixels, area), np.nan),
-    }
+    weights = shown * pixels / np.maximum(area, 1)[:, None]  # sums to 1, or 0 if nothing is shown
+    return _OnPlace(
+        weights,
+        coverage,
+        shows,
+        shown=np.where(shows, (weights * coverage).sum(1), np.nan),
+        area=coverage @ pixels / pixels.sum(),
+        most=np.where(shows, _most(coverage, pixels, area), np.nan),
+    )
 
 
 def _most(coverage: _F, pixels: _F, area: _F) -> _F:
@@ -287,7 +322,11 @@ def _most(coverage: _F, pixels: _F, area: _F) -> _F:
 
 
 def _shares(
-    films: dict[str, dict[str, _F]], rows: NDArray[np.bool_], draws: int, seed: int
+    films: dict[str, _OnPlace],
+    rows: NDArray[np.bool_],
+    draws: int,
+    seed: int,
+    patients: NDArray[Any] | None,
 ) -> dict[str, Share]:
     """Means over some films with their intervals; {} where there is no film."""
     count = int(rows.sum())
@@ -295,13 +334,17 @@ def _shares(
         return {}
     statistics: dict[str, Statistic] = {}
     differences: dict[str, tuple[str, str]] = {}
-    for place, values in films.items():
-        for name, value in values.items():
-            statistics[f"{place} {name}"] = mean_statistic(value[rows])
-        statistics[f"{place} enrichment"] = _ratio(values["shown"][rows], values["area"][rows])
+    every = np.ones(count)
+    for place, one in films.items():
+        for name in ("shown", "area", "most"):
+            statistics[f"{place} {name}"] = _ratio(getattr(one, name)[rows], every, rows)
+        statistics[f"{place} others"] = one.others(rows)
+        statistics[f"{place} enrichment"] = _ratio(one.shown[rows], one.area[rows], rows)
         differences[f"{place} difference"] = (f"{place} shown", f"{place} area")
         differences[f"{place} beyond_others"] = (f"{place} shown", f"{place} others")
-    found = bootstrap(statistics, count, draws=draws, seed=seed, differences=differences)
+    found = bootstrap(
+        statistics, len(rows), draws=draws, seed=seed, differences=differences, groups=patients
+    )
     if count == 1:  # resampling one film tells nothing
         found = {name: Interval(one.value, np.nan, np.nan) for name, one in found.items()}
     return {
@@ -310,12 +353,13 @@ def _shares(
     }
 
 
-def _ratio(above: _F, below: _F) -> Statistic:
-    """The ratio of weighted means; NaN where nothing lies there at all."""
+def _ratio(above: _F, below: _F, rows: NDArray[np.bool_]) -> Statistic:
+    """The ratio of weighted means over some films; NaN where nothing lies there at all."""
 
     def ratio(weights: NDArray[Any]) -> _F:
-        total = weights @ below
-        result: _F = np.where(total > 0, weights @ above / np.where(total > 0, total, 1), np.nan)
+        some = weights[:, rows]
+        total = some @ below
+        result: _F = np.where(total > 0, some @ above / np.where(total > 0, total, 1), np.nan)
         return result
 
     return ratio
@@ -346,7 +390,7 @@ def _left_out(group: Group) -> list[str]:
     """Which films are not counted."""
     parts = []
     if group.nothing:
-        parts.append(f"{group.nothing:,} show nothing")
+        parts.append(f"{group.nothing:,} show{'s' if group.nothing == 1 else ''} nothing")
     if group.without_heart:
         parts.append(f"on {group.without_heart:,} no heart was found")
     return parts

@@ -20,7 +20,7 @@ from unmasked.engine.progress import Show
 from unmasked.errors import InputError
 from unmasked.metrics import Interval, auroc_statistic, bootstrap
 from unmasked.reproduce.heartmeasures import cardiothoracic_ratios, plausible
-from unmasked.reproduce.heartplaces import MARGIN, where_selections_lie
+from unmasked.reproduce.heartplaces import MARGIN, Places, where_selections_lie
 from unmasked.reproduce.heartsegmenter import (
     Anatomy,
     Schooling,
@@ -49,6 +49,8 @@ def places_of(
     draws: int = 1000,
     schooling: Schooling | None = None,
     show: Show = "auto",
+    settings: Mapping[str, Mapping[str, float]] | None = None,
+    patients: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """Where each method's selections lie, as plain values for results.json.
 
@@ -61,6 +63,8 @@ def places_of(
     labels : (n,) 1 = cardiomegaly.
     cache_folder : where the segmenter is kept, and read back if it learned from the same films in
         the same way; None: it is trained anew.
+    settings : for each method the seed and the λ or k whose selections these are, to be told.
+    patients : (n,) whose films they are; intervals are then over patients.
 
     Returns
     -------
@@ -78,7 +82,8 @@ def places_of(
     known = films if isinstance(films, HeartMasks) else heart_masks(films)
     segmenter = _segmenter(known, seed, schooling or Schooling(), device, cache_folder, show)
     found = segmenter.anatomy(explained, device=device)
-    checked, words = check_hearts(found, y.astype(np.int64), draws=draws, seed=seed)
+    whose = None if patients is None else np.asarray(patients)
+    checked, words = check_hearts(found, y.astype(np.int64), draws=draws, seed=seed, patients=whose)
     methods: dict[str, Any] = {}
     for method, masks in selections.items():
         places = where_selections_lie(
@@ -91,9 +96,11 @@ def places_of(
             margin=margin,
             draws=draws,
             seed=seed,
+            patients=whose,
         )
-        methods[method] = places.to_dict()
-        words += places.sentences(method)
+        own = dict((settings or {}).get(method, {}))
+        methods[method] = {**places.to_dict(), **({"setting": own} if own else {})}
+        words += places.sentences(_told(method, own, places))
     return {
         "margin": float(margin),
         "segmenter": {"scores": segmenter.scores, **segmenter.about},
@@ -101,6 +108,23 @@ def places_of(
         "methods": methods,
         "sentences": [_about(segmenter), *words],
     }
+
+
+def _told(method: str, setting: Mapping[str, float], places: Places) -> str:
+    """Which selections of a method these are.
+
+    >>> from unmasked.reproduce.heartplaces import Group
+    >>> group = Group(0, 0, 0, 0, 0.02, {})
+    >>> _told("L2X", {"seed": 0, "k": 5}, Places(0.03, {"all": group}))
+    'L2X (seed 0, k = 5, 2.0% shown)'
+    """
+    if not setting:
+        return method
+    named = [
+        f"{'λ' if name == 'sparsity' else name} = {value:g}" for name, value in setting.items()
+    ]
+    told = ", ".join(named).replace("seed = ", "seed ")
+    return f"{method} ({told}, {places.groups['all'].fraction:.1%} shown)"
 
 
 def place_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -156,7 +180,12 @@ def _digest(films: HeartMasks) -> str:
 
 
 def check_hearts(
-    found: Anatomy, y: NDArray[np.int64], *, draws: int = 1000, seed: int = 0
+    found: Anatomy,
+    y: NDArray[np.int64],
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    patients: NDArray[Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """What can be checked about hearts on films without masks, as values and in words.
 
@@ -176,7 +205,11 @@ def check_hearts(
         scores = np.stack([-ratio[known], ratio[known]], axis=1)  # only the order counts
         name = "ratio_auroc"
         one: Interval = bootstrap(
-            {name: auroc_statistic(scores, y[known])}, int(known.sum()), draws=draws, seed=seed
+            {name: auroc_statistic(scores, y[known])},
+            int(known.sum()),
+            draws=draws,
+            seed=seed,
+            groups=None if patients is None else patients[known],
         )[name]
         values[name] = one.to_json()
         means = [float(ratio[known & (y == c)].mean()) for c in (0, 1)]
