@@ -11,14 +11,17 @@ import sys
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors import safe_open
 from sklearn.datasets import load_breast_cancer, load_wine
+from typer.main import get_command
 
 from unmasked import EvalX, Explanation, RealX
+from unmasked.cli import app
 
 CHECKPOINT = ".checkpoint/*/realx.safetensors"
 ENVIRONMENT = {**os.environ, "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
@@ -343,3 +346,16 @@ def test_missing_column_in_new_rows(explained, cancer, tmp_path):
     done = run("explain", "--model", explained, path, "--out", tmp_path / "o", code=2)
     assert "'mean radius'" in done.stderr
     assert "did you mean 'mean_radius'?" in done.stderr
+
+
+def _helps(command: Any) -> list[str]:
+    """The help texts of a command's options, and of the commands below it."""
+    below = [text for own in getattr(command, "commands", {}).values() for text in _helps(own)]
+    return [own.help for own in command.params if getattr(own, "help", None)] + below
+
+
+def test_no_help_is_lost_to_markup() -> None:
+    """Square brackets are markup to what prints it: [default: 128] would vanish."""
+    texts = _helps(get_command(app))
+    assert len(texts) > 80
+    assert [text for text in texts if "[" in text] == []

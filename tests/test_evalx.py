@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import warnings
+from signal import SIGINT, raise_signal
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ from unmasked import (
     UniformSize,
     Zero,
 )
+from unmasked.engine.step import Stepper
 from unmasked.evaluation.evalx import same_size_masks
+from unmasked.jobs.saved import fitted_whole
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -369,3 +372,21 @@ def test_groups_are_masked_together() -> None:
     same = evaluator.evaluate(explanation, noise, y, bootstrap_draws=5)
     assert same.rows["explanation"] == scores.rows["explanation"]
     assert same.rows["everything"] != scores.rows["everything"]
+
+
+def test_ctrl_c_in_training_a_judge_ends_the_job_and_promises_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Warnings are errors here: none says that what was learned is kept."""
+    step = Stepper.__call__
+
+    def pressed(*args: Any) -> Any:
+        raise_signal(SIGINT)
+        return step(*args)
+
+    x, y = rows()
+    monkeypatch.setattr(Stepper, "__call__", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        fitted_whole(quick_evaluator(), x, y)
+    monkeypatch.undo()
+    assert fitted_whole(quick_evaluator(), x, y).predict(x).shape == y.shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import signal
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from unmasked import (
 )
 from unmasked.choosing import Candidate, choose
 from unmasked.engine import Trained, fit
+from unmasked.engine.step import Stepper
 from unmasked.sparsity import AUTO_PRICES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -203,9 +204,17 @@ def test_each_rule_chooses_what_it_says(rule: str) -> None:
 def test_a_full_model_that_was_broken_off_is_no_measure(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And nothing says that it is kept: warnings are errors here."""
+    step = Stepper.__call__
+
+    def pressed(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
     def broken_off(*args: Any, **options: Any) -> Trained:
-        trained = fit(*args, **options)
-        return replace(trained, interrupted=options["title"] == "FULL")
+        if options["title"] == "FULL":
+            monkeypatch.setattr(Stepper, "__call__", pressed)
+        return fit(*args, **options)
 
     monkeypatch.setattr("unmasked.explainers.base.fit", broken_off)
     with pytest.raises(KeyboardInterrupt):

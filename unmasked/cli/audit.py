@@ -18,6 +18,7 @@ from unmasked.cli.common import (
     one_sentence_errors,
     only_run,
     say,
+    shown,
 )
 from unmasked.errors import InputError
 
@@ -53,7 +54,7 @@ def audit(
         ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.  [default: TABLE-audited]")
+        Path | None, typer.Option(help="Folder for the results. (default: TABLE-audited)")
     ] = None,
     top: Annotated[
         str | None, typer.Option(help="Cut attributions at the k largest; 1,3,5 is a sweep.")
@@ -150,7 +151,7 @@ def audit(
             signed=signed,
             settings=settings,
             seed=seed,
-            show=False if quiet or json else "auto",
+            show=shown(quiet=quiet, json=json),
             command=command_line(),
         )
         say(

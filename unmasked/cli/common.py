@@ -11,11 +11,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from unmasked.errors import InputError, OutputError, UnmaskedError, UnmaskedWarning
+
+if TYPE_CHECKING:
+    from unmasked.engine.progress import Show
 
 Seed = Annotated[int, typer.Option(help="Everything random follows from this number.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
@@ -104,6 +107,13 @@ def _passed_on(argument: str) -> str:
         return f"{name}={_passed_on(value)}"
     path = Path(argument)
     return path.name if path.is_absolute() and path.name else argument
+
+
+def shown(*, quiet: bool, json: bool) -> Show:
+    """How to show progress: bars on a terminal, lines in a log, nothing where it is unwelcome."""
+    if quiet or json:
+        return False
+    return "auto" if sys.stderr.isatty() else "lines"
 
 
 RESUME = "Run the same command again to go on where it stopped."

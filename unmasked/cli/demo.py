@@ -17,6 +17,7 @@ from unmasked.cli.common import (
     command_line,
     one_sentence_errors,
     only_run,
+    shown,
 )
 
 
@@ -38,7 +39,7 @@ def demo(
             out,
             seed=seed,
             device=device,
-            show=False if quiet or json else "auto",
+            show=shown(quiet=quiet, json=json),
             rows=rows,
             training=Training(epochs=epochs),
             command=command_line(),

@@ -20,6 +20,7 @@ from unmasked.cli.common import (
     only_run,
     read_sparsity,
     say,
+    shown,
 )
 from unmasked.errors import InputError
 
@@ -28,7 +29,7 @@ def explain(
     table: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file.", show_default=False)],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.  [default: TABLE-explained]")
+        Path | None, typer.Option(help="Folder for the results. (default: TABLE-explained)")
     ] = None,
     model: Annotated[
         Path | None, typer.Option(help="Explain new rows with this saved explainer.")
@@ -104,7 +105,7 @@ def explain(
                 sparsity=prices,
                 seed=seed,
                 device=device,
-                show=False if quiet or json else "auto",
+                show=shown(quiet=quiet, json=json),
                 training=Training(epochs=epochs),
                 roles=roles,
                 seeds=stability,

@@ -26,7 +26,7 @@ Names = Annotated[
 ]
 KeyFile = Annotated[
     Path | None,
-    typer.Option("--key", help="Where the key is.  [default: FOLDER.key.json]"),
+    typer.Option("--key", help="Where the key is. (default: FOLDER.key.json)"),
 ]
 STOPPED = "Answers are saved; serve the folder again to go on."
 
@@ -45,13 +45,13 @@ def create(
         Path | None,
         typer.Option("--from", help="Output folder of reproduce cxr or explain-images."),
     ] = None,
-    cases: Annotated[int | None, typer.Option(help="How many cases.  [default: all]")] = None,
+    cases: Annotated[int | None, typer.Option(help="How many cases. (default: all)")] = None,
     readers: Annotated[int, typer.Option(help="How many readers.", min=1, max=100)] = 2,
     reader: Annotated[
         list[str] | None, typer.Option(help="A reader's name instead; repeatable.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all]")
+        str | None, typer.Option(help="Methods, such as REAL-X,L2X. (default: all)")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the instructions.")] = None,
     question: Annotated[str | None, typer.Option(help="What readers rank by.")] = None,
@@ -60,7 +60,7 @@ def create(
         Path | None, typer.Option(help="Text file with instructions, a blank line between parts.")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="File for the key.  [default: FOLDER.key.json]")
+        Path | None, typer.Option(help="File for the key. (default: FOLDER.key.json)")
     ] = None,
     url: Annotated[
         str, typer.Option(help="Where readers will reach the server.")
@@ -144,7 +144,7 @@ def serve(folder: Folder, host: Host = "127.0.0.1", port: Port = 8765, name: Nam
 def links(
     folder: Folder,
     reader: Annotated[
-        list[str] | None, typer.Option(help="Whose link; repeatable.  [default: everybody's]")
+        list[str] | None, typer.Option(help="Whose link; repeatable. (default: everybody's)")
     ] = None,
     owner: Annotated[bool, typer.Option("--owner", help="The owner's link.")] = False,
     revoke: Annotated[
@@ -186,7 +186,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the study.")] = Path("study-demo"),
     host: Host = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(help="Port to listen on.  [default: the first free from 8765]")
+        int | None, typer.Option(help="Port to listen on. (default: the first free from 8765)")
     ] = None,
     cases: Annotated[int, typer.Option(help="How many cases.", min=1, max=500)] = 8,
     seed: Seed = 0,
@@ -231,7 +231,7 @@ def demo(
 def analyse(
     folder: Folder,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.  [default: FOLDER-analysis]")
+        Path | None, typer.Option(help="Folder for the results. (default: FOLDER-analysis)")
     ] = None,
     key: KeyFile = None,
     draws: Annotated[

@@ -102,12 +102,15 @@ def threads(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
 
 @contextmanager
 def file_bar(
-    total: int, show: bool | Literal["auto"], what: str, doing: str = "reading"
+    total: int, show: bool | Literal["auto", "lines"], what: str, doing: str = "reading"
 ) -> Iterator[Callable[[], None]]:
-    """A progress bar over files; silent where nobody watches. Gives what to call after each."""
+    """A progress bar over files, or a line; silent where nobody watches. Gives what to call after
+    each."""
     if show == "auto":
         show = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if not show or not total:
+    if show == "lines" and total:
+        print(f"{doing} {total:,} {what}", file=sys.stderr, flush=True)
+    if show is not True or not total:
         yield lambda: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

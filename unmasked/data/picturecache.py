@@ -25,7 +25,7 @@ from unmasked.data.films import file_bar, threads, why
 from unmasked.data.picturefiles import Plan, read
 from unmasked.errors import OutputError
 
-_FORMAT = 1  # raise it when pictures are read or shrunk in another way
+_FORMAT = 2  # raise it when pictures are read or shrunk in another way
 _SECONDS_BETWEEN_NOTES = 2.0
 _AT_ONCE = 256  # pictures that are handed to the readers in one go, so that few wait in memory
 
@@ -35,7 +35,7 @@ def cached_pictures(
     names: Sequence[str],
     plan: Plan,
     folder: Path,
-    progress: bool | Literal["auto"] = "auto",
+    progress: bool | Literal["auto", "lines"] = "auto",
 ) -> tuple[NDArray[Any], dict[int, str], Path]:
     """Pixels (pictures, channels, size, size), mapped; why some have none, by row; their file.
 
@@ -109,7 +109,7 @@ def _fill(
     key: str,
     paths: Sequence[Path],
     plan: Plan,
-    progress: bool | Literal["auto"],
+    progress: bool | Literal["auto", "lines"],
 ) -> None:
     """Read all pictures in their order into a file that is then renamed."""
     part = file.with_suffix(".part")

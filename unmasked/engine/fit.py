@@ -35,13 +35,15 @@ def fit(
     show: Show = "auto",
     title: str = "training",
     start: Mapping[str, Stack] | None = None,
+    whole: bool = False,
 ) -> Trained:
     """Train a method in all settings as one stacked program.
 
     ``train`` and ``valid`` are rows for all worlds, or a list with the rows of each.
     ``path`` names a checkpoint file: a run that was killed continues from it, to the same result.
     Ctrl-C ends training after the current step and keeps the best weights so far; before a
-    selector has started there is nothing to keep, and KeyboardInterrupt is raised.
+    selector has started there is nothing to keep, and KeyboardInterrupt is raised; so it is always
+    where only a ``whole`` training is of use.
     Where the device's memory does not suffice, the settings are trained in several programs, one
     after the other, to the same result.
     ``start`` has, by the name of a learner or "selector", trained networks to start from, one for
@@ -86,6 +88,7 @@ def fit(
         title,
         begin,
         first_phase=_first_phase(begin),
+        part=whole,
     )
     practice = method.practice
     return _fit(job) if practice is None else _fit_after(practice, job)

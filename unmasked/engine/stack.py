@@ -32,9 +32,9 @@ class Stack:
     flat : (count, parameters), what the optimiser moves.
     buffers : everything that is not learned, each (count, *shape).
     mode : how all of them are run at once. ``probe``, a few rows (rows, inputs), is for trying.
-    precision : of the products inside modules that are not plain layers, with sums, weights and
-        results in ``dtype``; None: all in ``dtype``. Pictures then lie channels-last, as the fast
-        kernels want them.
+    precision : of what goes from layer to layer inside modules that are not plain layers, so also
+        of their results, with weights and the sums of products in ``dtype``; None: all in
+        ``dtype``. Pictures then lie channels-last, as the fast kernels want them.
     """
 
     def __init__(

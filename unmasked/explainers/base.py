@@ -194,9 +194,8 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             path=checkpoint_file(self.checkpoint, "full"),
             show=self.progress,
             title="FULL",
+            whole=True,  # half a model would lower the bar
         )
-        if trained.interrupted:
-            raise KeyboardInterrupt  # half a model would lower the bar; the checkpoint stays
         x, target = valid.x.numpy(), valid.target.numpy()
         everything = np.ones((len(x), self._sizes[1]), dtype=bool)
         predicted = self._probabilities(trained.predictors[0], x, everything)

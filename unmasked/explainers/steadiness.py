@@ -118,9 +118,8 @@ def stability(
         path=checkpoint_file(twin.checkpoint, f"{type(twin).__name__.lower()}-stability"),
         show=twin.progress,
         title=f"{twin.title}, {len(numbers)} seeds",
+        whole=True,
     )
-    if trained.interrupted:
-        raise KeyboardInterrupt
     asked = X if rows is None else rows
     matrix = explainer._matrix(asked)
     setting = explainer._setting(None)

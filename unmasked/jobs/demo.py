@@ -18,7 +18,7 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
-from unmasked.jobs.saved import whole
+from unmasked.jobs.saved import fitted_whole
 from unmasked.metrics import label_scores, selection_quality
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -83,8 +83,7 @@ def run_demo(
     }
     explainer = RealX(SPARSITIES, **options)
     explainer.fit(train.x, train.y, validation=(valid.x, valid.y))
-    judge = EvalX(**options).fit(train.x, train.y, validation=(valid.x, valid.y))
-    evaluator = whole(judge)
+    evaluator = fitted_whole(EvalX(**options), train.x, train.y, validation=(valid.x, valid.y))
     judged = [
         _judge(
             explainer, evaluator, test, s.sparsity, draws=1000 if i == explainer.chosen_ else 200

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
-from unmasked.errors import InputError, OutputError
+from unmasked.errors import InputError, InterruptedWarning, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
@@ -38,8 +39,11 @@ def said_price(explainer: RealX, price: float) -> str:
     return f"{price:g}" if price == chosen else f"{price:g} (not the chosen {chosen:g})"
 
 
-def whole(evaluator: EvalX) -> EvalX:
+def fitted_whole(evaluator: EvalX, *rows: Any, **options: Any) -> EvalX:
     """An evaluator that was trained to its end; a half-trained one must not judge anyone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InterruptedWarning)  # what was learned is not kept
+        evaluator.fit(*rows, **options)
     if evaluator.interrupted_:
         raise KeyboardInterrupt  # the checkpoint stays
     return evaluator

@@ -30,7 +30,7 @@ from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
 from unmasked.explainers.base import check_restarts
 from unmasked.explanation import Explanation
-from unmasked.jobs.saved import model_folders, new_rows, said_path, said_price, whole
+from unmasked.jobs.saved import fitted_whole, model_folders, new_rows, said_path, said_price
 from unmasked.reach import OUTSIDE
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -109,7 +109,7 @@ def explain_table(
     }
     explainer = RealX(sparsity, restarts=restarts, **options)
     explainer.fit(*split.train, validation=split.valid)
-    evaluator = whole(EvalX(**options).fit(*split.train, validation=split.valid))
+    evaluator = fitted_whole(EvalX(**options), *split.train, validation=split.valid)
     explanation = explainer.explain(split.test[0])
     scores = evaluator.evaluate(explanation, *split.test)
     trust = _trust(explainer, explanation, split.test[0])

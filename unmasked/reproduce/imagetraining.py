@@ -113,7 +113,7 @@ class Workshop:
         valid: Data | list[Data] | None = None,
         start: dict[str, Stack] | None = None,
     ) -> Trained:
-        trained = fit(
+        return fit(
             method,
             settings,
             self.parts.train.data() if train is None else train,
@@ -124,10 +124,8 @@ class Workshop:
             show=self.place.show,
             title=name,
             start=start,
+            whole=True,
         )
-        if trained.interrupted:
-            raise KeyboardInterrupt  # the checkpoint stays
-        return trained
 
     def full(self) -> Trained:
         """FULL, one network for each seed."""

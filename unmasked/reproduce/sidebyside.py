@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -159,6 +160,7 @@ class _Names(Shown):
     """One bar over the networks; silent where nobody watches."""
 
     def __init__(self, count: int, show: Show) -> None:
+        self._count, self._lines, self._said = count, show == "lines", ""
         if watched(show):
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
@@ -174,6 +176,10 @@ class _Names(Shown):
 
     def update(self, done: int, names: list[str]) -> None:
         """Show how many are trained, and which are being trained."""
+        now = f", now {', '.join(names)}" if names else ""
+        said = f"{done} of {self._count} networks{now}"
+        if self._lines and said != self._said:
+            self._said = said
+            print(said, file=sys.stderr, flush=True)
         if self._progress is not None:
-            now = f", now {', '.join(names)}" if names else ""
             self._progress.update(self._task, completed=done, names=now)

@@ -63,7 +63,7 @@ def _train(
 ) -> Trained:
     """One program over all worlds. Ctrl-C ends the run: half-trained methods make no tables."""
     given = masks or {}
-    trained = fit(
+    return fit(
         recipe.method(name),
         settings,
         data_of(worlds, "train", given.get("train")),
@@ -73,10 +73,8 @@ def _train(
         path=place.checkpoint(name),
         show=place.show,
         title=title or name,
+        whole=True,
     )
-    if trained.interrupted:
-        raise KeyboardInterrupt  # the checkpoint stays
-    return trained
 
 
 def _seeds(worlds: list[World], shift: int = 0) -> tuple[int, ...]:
