@@ -36,6 +36,7 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
 pytestmark = pytest.mark.usefixtures("one_thread")
 FAST = ["--size", 16, "--superpixels", 4, "--device", "cpu"]
 SHORT = [*FAST, "--epochs", 1, "--sparsity", 0.5]
+PROGRESS = ("reading ", "writing ", "REAL-X", "FULL: ", "EVAL-X: ")  # lines of a log
 
 
 def command(*arguments: object) -> list[str]:
@@ -53,7 +54,7 @@ def refused(*arguments: object) -> str:
     """The one sentence of a refusal."""
     done = run(*arguments, code=2)
     assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    (line,) = [one for one in done.stderr.splitlines() if not one.startswith(PROGRESS)]
     assert line.startswith("error: ")
     assert line.endswith((".", "?"))
     return line
@@ -85,6 +86,9 @@ def explained(place) -> Path:
     )  # fmt: skip
     assert "REAL-X shows" in done.stdout
     assert "film0005.png was skipped: it is no PNG, JPEG or DICOM picture." in done.stdout
+    labels = pd.read_csv(place / "labels.csv").drop(index=[5, 6, 45])["label"]
+    counts = ", ".join(f"{n} of {name!r}" for name, n in labels.value_counts().items())
+    assert f"43 pictures: {counts}." in done.stdout
     assert "random masks of the same sizes" in done.stdout
     return out
 
@@ -323,6 +327,7 @@ def test_refusals_write_nothing(place, tmp_path):
         (["--labels", tmp_path / "gone.csv"], "does not exist"),
         ([], "either --labels"),
         (["--labels", table, "--fit", "stretch"], "--fit must be one of"),
+        (["--labels", table, "--size", 4], "--size must be a number of pixels from 8 to 2048"),
         (["--labels", table, "--network", "large"], "--network must be one of"),
         (["--labels", table, "--sparsity", "much"], "--sparsity must be"),
         (["--labels", table, "--size", 8, "--superpixels", 16], "needs at least as many lines"),

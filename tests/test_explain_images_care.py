@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import Result
 from small_pictures import write_films, write_labels
@@ -15,11 +16,14 @@ from typer.testing import CliRunner
 from unmasked import EvalX
 from unmasked.cli import app
 from unmasked.cli.common import only_run
+from unmasked.data.picturelabels import Skipped
 from unmasked.jobs import images as job
 from unmasked.jobs.imagefiles import plain_names
+from unmasked.jobs.imagewords import class_sentences, skipped_sentences
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SHORT = ["--size", 16, "--superpixels", 4, "--device", "cpu", "--epochs", 1, "--sparsity", 0.3]
+PROGRESS = ("reading ", "writing ", "REAL-X", "FULL: ", "EVAL-X: ")  # lines of a log
 
 
 def run(*arguments: object, code: int = 0) -> Result:
@@ -29,7 +33,8 @@ def run(*arguments: object, code: int = 0) -> Result:
 
 
 def refused(*arguments: object) -> str:
-    (line,) = run(*arguments, code=2).stderr.splitlines()
+    lines = run(*arguments, code=2).stderr.splitlines()
+    (line,) = [one for one in lines if not one.startswith(PROGRESS)]
     return str(line)
 
 
@@ -137,6 +142,76 @@ def test_options_of_training_are_refused_beside_a_model(
     assert f"--{option} belongs to training and cannot be given beside --model" in words
 
 
+def test_the_help_says_what_is_taken_by_default() -> None:
+    """Square brackets would be taken for markup, and not be shown."""
+    words = " ".join(run("--help").stdout.replace("│", " ").split())
+    assert "By default pad; with --model as its pictures were read." in words
+    assert "by default 8, for unet-densenet 16." in words
+    assert "A CSV, TSV or Parquet file with a column of file names and one of labels." in words
+
+
+@pytest.mark.parametrize("option", ["--image-column", "--label-column"])
+def test_columns_of_no_table_are_refused(
+    trained: Path, films: Path, tmp_path: Path, option: str
+) -> None:
+    words = refused(films, "--model", trained, option, "x", "--out", tmp_path / "out")
+    assert f"{option} names the column 'x' of a table of labels but none came" in words
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (None, []),
+        (["a"], ["1 picture: 1 of 'a'."]),
+        (["b", "a", "b"], ["3 pictures: 2 of 'b', 1 of 'a'."]),
+        (
+            list("abcdefg"),
+            ["7 pictures: 1 of 'a', 1 of 'b', 1 of 'c', 1 of 'd', 1 of 'e', 1 of 'f', "
+             "1 of another class."],
+        ),
+        (
+            [*"aaccddeeffgg", "b", "b", *"hij"],
+            ["17 pictures: 2 of 'a', 2 of 'b', 2 of 'c', 2 of 'd', 2 of 'e', 2 of 'f', "
+             "5 of 4 other classes."],
+        ),
+        (
+            ["0", "0.0", "1", "nan", "NaN", "-"],
+            ["6 pictures: 1 of '-', 1 of '0', 1 of '0.0', 1 of '1', 1 of 'NaN', 1 of 'nan'.",
+             "The labels '0' and '0.0' are the same number but count as two classes."],
+        ),
+        (
+            ["1", "01", "1.0", "9007199254740993", "9007199254740992"],
+            ["5 pictures: 1 of '01', 1 of '1', 1 of '1.0', 1 of '9007199254740992', "
+             "1 of '9007199254740993'.",
+             "The labels '01', '1' and '1.0' are the same number but count as 3 classes."],
+        ),
+    ],
+)  # fmt: skip
+def test_classes_are_counted_and_looked_at(labels: list[str] | None, said: list[str]) -> None:
+    assert class_sentences(None if labels is None else np.array(labels)) == said
+
+
+def test_one_number_written_in_two_ways_is_told(films: Path, tmp_path: Path) -> None:
+    lines = films.with_suffix(".csv").read_text().splitlines()[1:]
+    cells = [(line.partition(",")[0], ("0", "1", "1.0")[i % 3]) for i, line in enumerate(lines)]
+    table, out = write_labels(tmp_path / "l.csv", cells), tmp_path / "out"
+    words = "The labels '1' and '1.0' are the same number but count as two classes."
+    assert words in run(films, "--labels", table, "--out", out, *SHORT).stdout
+    assert words in results(out)["remarks"]
+    again = run(films, "--model", out, "--labels", table, "--out", tmp_path / "new")
+    assert words in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [(1, "1 more picture was skipped"), (2, "2 more pictures were skipped")]
+)
+def test_what_is_not_named_is_counted(more: int, words: str) -> None:
+    *named, last = skipped_sentences([Skipped(f"{i}.png", "is empty") for i in range(10 + more)])
+    assert len(named) == 10
+    assert last == f"{words}; results.json lists them all."
+
+
 def test_new_pictures_are_read_as_the_models_were(
     trained: Path, films: Path, tmp_path: Path
 ) -> None:
@@ -145,13 +220,17 @@ def test_new_pictures_are_read_as_the_models_were(
     asked = (films, "--model", model, "--device", "cpu")
     run(*asked, "--out", tmp_path / "as-saved")
     assert results(tmp_path / "as-saved")["pictures"]["fit"] == "crop"
-    assert "were read with --fit crop" in refused(*asked, "--fit", "none", "--out", tmp_path / "x")
+    for other in ("none", "pad"):
+        words = refused(*asked, "--fit", other, "--out", tmp_path / "x")
+        assert f"were read with --fit crop, so new ones cannot be read with --fit {other}" in words
     said.write_text("[1]")
     assert "pictures.json must say how" in refused(*asked, "--out", tmp_path / "x")
     said.unlink()
     done = run(*asked, "--fit", "crop", "--out", tmp_path / "as-asked")
     assert "does not say how its pictures were made square, so --fit crop was taken" in done.stdout
     assert results(tmp_path / "as-asked")["pictures"]["fit"] == "crop"
+    done = run(*asked, "--out", tmp_path / "unasked")
+    assert "so --fit pad was taken" in done.stdout
     assert "does not exist" in refused(films, "--model", tmp_path / "gone")
     assert "is a file" in refused(films, "--model", films / "film0000.png")
 

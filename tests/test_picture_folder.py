@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ from unmasked.errors import InputError, MissingExtra, OutputError
 
 GREY, DEEP, COLOUR = Plan(8, 1, False), Plan(8, 1, True), Plan(8, 3, False)
 RAMP = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
+DEEP_RAMP = RAMP.astype(np.uint16)
+
+
+def dicom_with(path: Path, pixels: Any, tags: dict[str, Any]) -> Path:
+    """A DICOM file with tags that pydicom itself may warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return write_dicom(path, pixels, **tags)
 
 
 def saved(path: Path, pixels: Any, **options: Any) -> Path:
@@ -121,12 +130,15 @@ def test_what_cannot_be_read_says_why(tmp_path):
     whole = saved(tmp_path / "whole.png", noise).read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.png").write_text("no picture")
-    (tmp_path / "empty.jpg").write_bytes(b"")
+    empty = [tmp_path / f"empty{ending}" for ending in (".png", ".jpg", ".dcm")]
+    for path in empty:
+        path.write_bytes(b"")
+        assert look(path) == read(path, GREY) == "is empty"
     Image.fromarray(RAMP).save(tmp_path / "other.png", format="BMP")
     saved(tmp_path / "line.png", np.zeros((2, 900), np.uint8))
     assert look(tmp_path / "half.png") == Look(99, 99, colour=False, deep=False)
     assert read(tmp_path / "half.png", GREY).startswith("cannot be read (")
-    for name in ("text.png", "empty.jpg", "other.png"):
+    for name in ("text.png", "other.png"):
         assert look(tmp_path / name) == "is no PNG, JPEG or DICOM picture"
         assert read(tmp_path / name, GREY) == "is no PNG, JPEG or DICOM picture"
     assert "so narrow that nothing of it is left at 8 pixels" in read(tmp_path / "line.png", GREY)
@@ -261,6 +273,46 @@ def test_dicom_that_cannot_be_used_says_why(tmp_path):
     assert look(empty) == "is a DICOM file without a picture"
 
 
+@pytest.mark.parametrize(
+    ("pixels", "tags", "reason"),
+    [
+        (DEEP_RAMP, {"RescaleSlope": "nan"}, "make numbers that are not finite"),
+        (DEEP_RAMP, {"RescaleIntercept": "inf"}, "make numbers that are not finite"),
+        (DEEP_RAMP, {"RescaleSlope": 0}, "its slope makes all its pixels the same"),
+        (
+            DEEP_RAMP,
+            {"RescaleSlope": 0, "WindowCenter": 9, "WindowWidth": 9},
+            "its slope makes all its pixels the same",
+        ),
+        (np.full((8, 8), 7, np.uint16), {}, "all its pixels are the same and it has no window"),
+        (
+            np.full((8, 8), 7, np.int16),
+            {"WindowCenter": "nan", "WindowWidth": 9},
+            "all its pixels are the same and it has no window",
+        ),
+        (np.full((8, 8), 7, np.uint16), {"PixelPaddingValue": 7}, "all of it is padding"),
+    ],
+)
+def test_dicom_with_nothing_to_be_seen_says_so(tmp_path, pixels, tags, reason):
+    slope = {"RescaleSlope": 1, "RescaleIntercept": 0} if "Rescale" in str(tags) else {}
+    path = dicom_with(tmp_path / "film.dcm", pixels, {**slope, **tags})
+    assert isinstance(look(path), Look)
+    said = read(path, DEEP)
+    assert isinstance(said, str)
+    assert said.startswith("cannot be read as DICOM (")
+    assert reason in said
+
+
+def test_dicom_of_one_value_with_a_window_is_a_picture(tmp_path):
+    """A window says what is black: an even picture is one too."""
+    tags = {"WindowCenter": 7.5, "WindowWidth": 9}
+    path = write_dicom(tmp_path / "film.dcm", np.full((8, 8), 7, np.uint16), **tags)
+    assert (read(path, DEEP) == 65535 // 2 + 1).all()
+    wide = np.array([[-32768, 32767]] * 8, np.int16).repeat(4, 1)  # its range is beyond its type
+    path = write_dicom(tmp_path / "wide.dcm", wide)
+    assert set(np.unique(read(path, DEEP))) == {0, 65535}
+
+
 @pytest.mark.parametrize("implicit", [True, False])
 def test_dicom_of_old_archives_begins_with_its_data(tmp_path, implicit):
     """No preamble, nothing that says how it is written."""
@@ -383,7 +435,7 @@ def test_each_picture_that_is_left_out_is_named(films, tmp_path):
     assert reasons.pop("twin") == "stands for more than one picture in the folder"
     assert reasons.pop(lines[-2][0]) == "has no label in l.csv"
     assert reasons.pop(lines[-1][0]) == "has no line in l.csv"
-    assert reasons.pop("line 33 of l.csv") == "names no picture"
+    assert reasons.pop("row 32 below the header of l.csv") == "names no picture"
     assert reasons.pop(lines[1][0]) == "comes more than once in l.csv, differently"
     assert {reasons.pop("high/twin.png"), reasons.pop("deep/twin.jpg")} == {"has no line in l.csv"}
     assert not reasons
@@ -417,6 +469,13 @@ def test_labels_are_text_as_it_is_written(films, tmp_path):
             "at least 3 pictures, .* but 'b' has 2",
         ),
         (lambda lines: [(n, n) for n, _ in lines], "30 different ones, which looks like names"),
+        (lambda lines: [(n, "a") for n, _ in lines[1:]], r"1 was skipped, such as film0000\.png,"),
+        (lambda lines: [(n, "a") for n, _ in lines[2:]], "2 were skipped"),
+        (
+            lambda lines: [(str(i), y) for i, (_, y) in enumerate(lines)],
+            r"none of the 30 names in column 'image' of .*l\.csv is a picture of .*films: the "
+            r"table has '0', the folder 'film0000\.png'; correct them, or .* with --image-column",
+        ),
     ],
 )
 def test_too_little_is_refused(films, tmp_path, change, message):
@@ -440,7 +499,10 @@ def test_sizes_that_must_agree_are_refused_by_name(films, tmp_path):
     folder, lines = films
     saved(folder / "film0007.png", np.zeros((40, 32), np.uint8))
     table = write_labels(tmp_path / "l.csv", lines)
-    with pytest.raises(InputError, match=r"film0007\.png is 32 × 40 pixels, not 32 × 32"):
+    with pytest.raises(InputError, match=r"film0007\.png is 32 × 40 pixels, not 32 × 32; use"):
+        found(folder, table, fit="none")
+    saved(folder / "film0009.png", np.zeros((40, 32), np.uint8))
+    with pytest.raises(InputError, match="not 32 × 32, as is one other; use"):
         found(folder, table, fit="none")
     assert len(found(folder, table).looks) == 30
 

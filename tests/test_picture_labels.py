@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from unmasked.data.picturelabels import Listing, read_labels
+from unmasked.data.tables import read_table
 from unmasked.errors import InputError
 
 
@@ -41,8 +43,8 @@ def listed(tmp_path: Path, files: list[str], cells: list[str], **options: object
 def test_cells_name_pictures(
     tmp_path: Path, files: list[str], cell: str, meant: str | None
 ) -> None:
-    found = listed(tmp_path, files, [cell.replace("\\\\", "\\")])
-    assert found.names == ([meant] if meant else [])
+    found = listed(tmp_path, [*files, "good.png"], [cell.replace("\\\\", "\\"), "good.png"])
+    assert found.names == [*([meant] if meant else []), "good.png"]
     if not meant:
         words = "more than one picture" if meant == "" else "is not in the folder"
         assert words in found.skipped[0].reason
@@ -93,6 +95,130 @@ def test_a_folder_of_one_site_takes_no_labels_of_another(tmp_path: Path) -> None
     assert reasons["siteB/2.png"] == "is listed in all.csv but is not in the folder"
     table.write_text("image,label\nimages/1.png,a\n", encoding="utf-8")  # called otherwise there
     assert read_labels(table, files).names == ["1.png"]
+
+
+TWICE = "comes more than once in labels.csv, differently"
+
+
+@pytest.mark.parametrize(
+    ("lines", "reasons"),
+    [
+        ("1,a,p\n1,,p", {"1.png": TWICE}),
+        ("1,,p\n1,a,p", {"1.png": TWICE}),
+        ("1,a,p\n1,a,", {"1.png": TWICE}),
+        ("1,,p\n1,a,p\n1,,p", {"1.png": TWICE}),
+        ("1,,p\n1,a,", {"1.png": TWICE}),
+        ("1,a,p\n1,b,p\n1,a,p", {"1.png": TWICE}),
+        ("1,,p\n1,,p", {"1.png": "has no label in labels.csv"}),
+        ("1,a,\n1,a,", {"1.png": "has no patient in labels.csv"}),
+        ("1,a,p\n1,a,p", {}),
+        ("\n".join(f"{i},a,p\n{i},b,p" for i in (8, 5, 1, 7, 3, 4, 6)),
+         {f"{i}.png": TWICE for i in (1, 3, 4, 5, 6, 7, 8)}),
+    ],
+)  # fmt: skip
+def test_a_picture_of_which_two_things_are_said_is_left_out(
+    tmp_path: Path, lines: str, reasons: dict[str, str]
+) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text(f"image,label,patient\n2,b,q\n{lines}\n", encoding="utf-8")
+    listed = {line.partition(",")[0] for line in lines.splitlines()}
+    files = {f"{name}.png": Path(f"{name}.png") for name in ("2", *listed)}
+    found = read_labels(table, files, group="patient")
+    assert [(one.file, one.reason) for one in found.skipped] == list(reasons.items())
+    assert set(found.names) == set(files) - set(reasons)
+    assert found.labels is not None
+    assert found.groups is not None
+    assert len(found.labels) == len(found.groups) == len(found.names)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "image,label\n1.png,a,\n2.png,b,\n",
+        "image,label\n1.png,a,,\n2.png,b,,\n",
+        "image,label\n1.png,a,\n2.png,b\n",
+        "image,label,\n1.png,a,\n2.png,b,\n",
+        "image;label\n1.png;a;\n2.png;b;\n",
+        "image;label;age\n1.png;a;3,5\n2.png;b;4,5\n",
+        'image,label\n"1",1.png,a\n"2",2.png,b\n',  # R's row numbers
+        "image,label,age,age\n1.png,a,1,2\n2.png,b,1,2\n",
+        "\ufeffimage,label\r\n1.png,a\r\n2.png,b\r\n",
+    ],
+)
+def test_columns_stay_in_their_places(tmp_path: Path, text: str) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_bytes(text.encode())
+    found = read_labels(table, {name: Path(name) for name in ("1.png", "2.png")})
+    assert (found.names, found.labels, found.skipped) == (["1.png", "2.png"], ["a", "b"], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("image,label\n1.png,a,x\n2.png,b,\n", "have 3 cells but its header names 2; name all"),
+        ("image\n1.png,a,\n2.png,b,\n", "have 3 cells but its header names 1; name all"),
+        ("image,label,label\n1.png,a,b\n", "the column 'label' must come once in .* comes 2 times"),
+        ("image,image,label\n1.png,a,b\n", "the column 'image' must come once"),
+        ("image,image\n1.png,a\n", "a column with the labels but which of image, image"),
+        ("image,label,who,who,who\n1.png,a,1,2,3\n", "the column 'who' must come once .* 3 times"),
+        ("image,label,who\n9,a,p\n8,a,p\n9,b,q\n", "none of the 2 names in column 'image' of .* is "
+         r"a picture of \.: the table has '9', the folder '1\.png'; correct them, or name another"),
+        ("image,label,who\n9,a,p\n", "the only name in column 'image' of .* is not a picture of"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_meant_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text(text, encoding="utf-8")
+    group = "who" if "who" in text else None
+    with pytest.raises(InputError, match=words):
+        read_labels(table, {name: Path(name) for name in ("1.png", "2.png")}, group=group)
+
+
+def test_rows_are_counted_as_records(tmp_path: Path) -> None:
+    """Blank lines, and breaks within a cell, are no rows."""
+    table = tmp_path / "labels.csv"
+    table.write_text('image,label,note\n\n1.png,a,"two\nlines"\n\n,b,x\n', encoding="utf-8")
+    (skipped,) = read_labels(table, {"1.png": Path("1.png")}).skipped
+    assert str(skipped) == (
+        "row 2 below the header of labels.csv was skipped: it names no picture."
+    )
+
+
+def test_parquet_is_read_as_text_whatever_it_is_called(tmp_path: Path) -> None:
+    table = tmp_path / "labels.csv"
+    content = pd.DataFrame({"image": ["1.png", "2.png"], "label": ["01", None]})
+    content.to_parquet(table)
+    found = read_labels(table, {name: Path(name) for name in ("1.png", "2.png")})
+    assert (found.names, found.labels) == (["1.png"], ["01"])
+    assert [str(one) for one in found.skipped] == [
+        "2.png was skipped: it has no label in labels.csv."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("a,b\n5,6,\n7,8,\n", [5, 7]),
+        ("a,b\n0,5,\n1,5,\n", [0, 1]),
+        ('a,b\n"1",5,6\n"2",7,8\n', [5, 7]),
+        ("a,b\n5,6\n7,8\n", [5, 7]),
+    ],
+)
+def test_other_tables_keep_their_columns_too(tmp_path: Path, text: str, first: list[int]) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text, encoding="utf-8")
+    table = read_table(path)
+    assert (table["a"].tolist(), list(table.columns)) == (first, ["a", "b"])
+    path.write_text(text.replace("5", "é"), encoding="latin-1")
+    with pytest.raises(InputError, match=r"table.csv must be written in UTF-8 but is not; save it"):
+        read_table(path)
+
+
+def test_cells_beyond_the_header_of_other_tables_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n5,6,7\n8,9,10\n", encoding="utf-8")
+    with pytest.raises(InputError, match="have 3 cells but its header names 2"):
+        read_table(path)
 
 
 @pytest.mark.parametrize("header", ["image,label", "image,label,0,1", "0.png,label"])

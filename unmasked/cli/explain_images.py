@@ -20,6 +20,7 @@ from unmasked.cli.common import (
     only_run,
     read_sparsity,
     say,
+    shown,
 )
 from unmasked.errors import InputError
 
@@ -31,7 +32,10 @@ def explain_images(
         typer.Argument(help="A folder of PNG, JPEG or DICOM pictures.", show_default=False),
     ],
     labels: Annotated[
-        Path | None, typer.Option(help="A CSV with the columns image and label.")
+        Path | None,
+        typer.Option(
+            help="A CSV, TSV or Parquet file with a column of file names and one of labels."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; FOLDER-explained by default.")
@@ -41,18 +45,18 @@ def explain_images(
     ] = None,
     size: Annotated[int, typer.Option(help="Pixels of the square pictures are brought to.")] = 128,
     fit: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="pad: proportions kept, black around; crop: the middle square; none: all pictures "
-            "must be SIZE × SIZE."
+            "must be SIZE × SIZE. By default pad; with --model as its pictures were read."
         ),
-    ] = "pad",
+    ] = None,
     grey: Annotated[bool, typer.Option("--grey", help="Make coloured pictures grey.")] = False,
     superpixels: Annotated[
         int | None,
         typer.Option(
-            help="Cells across and down of the grid that is shown or hidden.  [default: 8; for "
-            "unet-densenet 16]",
+            help="Cells across and down of the grid that is shown or hidden; by default 8, for "
+            "unet-densenet 16.",
             min=1,
         ),
     ] = None,
@@ -101,7 +105,7 @@ def explain_images(
     with one_sentence_errors(RESUME), only_run(target):
         if model is None and labels is None:
             raise InputError(
-                "either --labels (a CSV with the columns image and label) or --model (a saved "
+                "either --labels (a table of file names and labels) or --model (a saved "
                 "explainer) is needed; give one."
             )
         if model is not None:
@@ -121,7 +125,7 @@ def explain_images(
             ),
             "seed": seed,
             "device": device,
-            "show": False if quiet or json else "auto",
+            "show": shown(quiet=quiet, json=json),
             "command": command_line(),
         }
         if model is not None:

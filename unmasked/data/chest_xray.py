@@ -105,7 +105,8 @@ def chest_xray(
         proportion. By default the packed file's own part, or else 300. A part may have a few less
         if whole patients do not add up.
     cache : where a folder's shrunken films are kept, so that they are read once (5,552 films: a
-        minute or two, 90 MB); by default in that folder.
+        minute or two, 90 MB), in one file for each seed, size and balance; by default in that
+        folder.
     progress : whether to show a progress bar while reading; "auto": where somebody watches.
     """
     check_whole("size", size, 1)
@@ -138,6 +139,12 @@ def chest_xray(
         )
         pixels = np.delete(pixels, list(reasons), axis=0)
         listing = listing.take(np.delete(np.arange(len(listing.y)), list(reasons)))
+        ill = int(listing.y.sum())
+        if balance and 2 * ill != len(listing.y):
+            remarks.append(
+                f"{ill:,} films with cardiomegaly and {len(listing.y) - ill:,} without are left, "
+                "not equally many, since the others cannot be read."
+            )
     parts, more = _split(listing, held_out, seed)
     train, valid, test_part = (_films(listing, pixels, rows) for rows in parts)
     scale, used = size / _SIDE, set(listing.names[np.concatenate(parts)].tolist())
@@ -244,8 +251,8 @@ def _split(
         if count > pool.sum() - (0 if has_own else 2):
             left = f"{pool.sum():,} of the {len(y):,} films of {path} are left"
             raise InputError(
-                f"{_NAMES[number]} asks for {count:,} films but {left}; add films, or ask for "
-                f"fewer with `chest_xray(…, {_NAMES[number]}=)`."
+                f"{_NAMES[number]} asks for {count:,} films but {left}; give more films or, in "
+                f"Python, ask for fewer with `chest_xray(…, {_NAMES[number]}=)`."
             )
         drawn = _drawn(y, of, pool, count, np.random.default_rng([seed, number]))
         where[pool & (own == number)] = -1
@@ -260,8 +267,8 @@ def _split(
             if not ((where == number) & (y == value)).any():
                 raise InputError(
                     f"{name} must have films of both classes but has none {finding} cardiomegaly "
-                    f"of the {len(y):,} films of {path}, whose patients stay together; change how "
-                    "many films validation= and test= hold out."
+                    f"of the {len(y):,} films of {path}, whose patients stay together; give more "
+                    "films or, in Python, change how many validation= and test= hold out."
                 )
     return [np.flatnonzero(where == number) for number in range(3)], remarks
 

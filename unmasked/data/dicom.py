@@ -6,7 +6,8 @@
 
 The window is the file's first one; without any, the picture's own range is used, so that two
 pictures of different exposure look alike. Padding outside the picture is black and counts for
-nothing. Needs the package pydicom (extra ``dicom``).
+nothing. A file that would become one grey all over by its slope, or for want of a window, is
+refused. Needs the package pydicom (extra ``dicom``).
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def is_deep(dataset: Any) -> bool:
 
 
 def unit_picture(path: Path) -> NDArray[np.float32]:
-    """(height, width), or (height, width, 3) in colour, from 0 (black) to 1 (white)."""
+    """(height, width), or (height, width, 3) in colour, from 0 (black) to 1 (white).
+
+    ValueError says why there is nothing to be seen.
+    """
     dataset = _read(path)
     stored = np.asarray(dataset.pixel_array)
     if is_colour(dataset):
@@ -66,6 +70,7 @@ def unit_picture(path: Path) -> NDArray[np.float32]:
         return (stored / most).clip(0, 1).astype(np.float32)
     values = np.asarray(import_module("pydicom.pixels").apply_modality_lut(stored, dataset))
     inside = _inside(stored, dataset)
+    _check_values(values[inside], stored[inside])
     shown = _windowed(values.astype(np.float64), dataset, inside)
     if dataset.PhotometricInterpretation == "MONOCHROME1":  # there, the smallest is white
         shown = 1 - shown
@@ -81,6 +86,16 @@ def _inside(stored: NDArray[Any], dataset: Any) -> NDArray[np.bool_]:
     low, high = sorted((int(padding), int(other)))
     inside: NDArray[np.bool_] = (stored < low) | (stored > high)
     return inside
+
+
+def _check_values(values: NDArray[Any], stored: NDArray[Any]) -> None:
+    """Refuse what its slope and intercept leave nothing of."""
+    if not values.size:
+        raise ValueError("all of it is padding")
+    if not np.isfinite(values).all():
+        raise ValueError("its slope and intercept make numbers that are not finite")
+    if values.min() == values.max() and stored.min() < stored.max():
+        raise ValueError("its slope makes all its pixels the same")
 
 
 def _windowed(
@@ -102,18 +117,19 @@ def _windowed(
         values = np.asarray(
             import_module("pydicom.pixels").apply_voi(values.astype(np.int64), dataset), np.float64
         )
-    if not inside.any():
-        return np.zeros_like(values)
     low, high = values[inside].min(), values[inside].max()
-    return np.clip((values - low) / (high - low), 0, 1) if high > low else np.zeros_like(values)
+    if low == high:
+        raise ValueError("all its pixels are the same and it has no window")
+    return np.clip((values - low) / (high - low), 0, 1)
 
 
 def _first(value: Any) -> float | None:
-    """A window may be listed more than once; viewers show the first."""
+    """A window may be listed more than once; viewers show the first. One of nan is none."""
     if value is None or value == "":
         return None
     several = not isinstance(value, str | float | int) and hasattr(value, "__len__")
-    return float(value[0] if several else value)
+    number = float(value[0] if several else value)
+    return number if np.isfinite(number) else None
 
 
 def _read(path: Path, **options: Any) -> Any:

@@ -33,7 +33,7 @@ _MANY_CLASSES = 0.5  # more labels than this share of the pictures are no classe
 _SMALLEST, _LARGEST = 8, 2048
 _OTHER_PICTURES = (".gif", ".tif", ".tiff", ".bmp", ".webp", ".jp2", ".nii", ".nii.gz")
 
-Progress = bool | Literal["auto"]
+Progress = bool | Literal["auto", "lines"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def find_pictures(
     group : a column of the table; pictures of one group will stay together.
     training : whether all classes and enough pictures must be there.
     """
-    _check(size, fit)
+    check_plan(size, fit)
     files, others = _files(folder)
     if labels is None:
         unusable = [name for name in others if name.lower().endswith(_OTHER_PICTURES)]
@@ -207,13 +207,14 @@ def _split_groups(
 # ---------------------------------------------------------------------- checks
 
 
-def _check(size: int, fit: str) -> None:
+def check_plan(size: int, fit: str) -> None:
+    """Refuse sizes and ways to make pictures square that there are none of."""
     if not _SMALLEST <= size <= _LARGEST:
         raise InputError(
-            f"size must be a number of pixels from {_SMALLEST} to {_LARGEST} but is {size}."
+            f"--size must be a number of pixels from {_SMALLEST} to {_LARGEST} but is {size}."
         )
     if fit not in FITS:
-        raise InputError(f"fit must be one of {', '.join(FITS)} but is {fit!r}.")
+        raise InputError(f"--fit must be one of {', '.join(FITS)} but is {fit!r}.")
 
 
 def _files(folder: Path) -> tuple[dict[str, Path], list[str]]:
@@ -262,9 +263,11 @@ def _fitting(listing: Listing, looks: Sequence[Look], plan: Plan) -> tuple[Listi
     reasons = [plan.refusal(own.height, own.width) for own in looks]
     wrong = [row for row, reason in enumerate(reasons) if reason is not None]
     if wrong and plan.fit == "none":
+        more = len(wrong) - 1
+        others = f", as are {more:,} others" if more > 1 else ", as is one other" if more else ""
         raise InputError(
             f"all pictures must be {plan.size} × {plan.size} pixels but {listing.names[wrong[0]]} "
-            f"{reasons[wrong[0]]}, as are {len(wrong) - 1:,} others; use --fit pad or crop."
+            f"{reasons[wrong[0]]}{others}; use --fit pad or crop."
         )
     good = [row for row, reason in enumerate(reasons) if reason is None]
     kept = listing.keep(good)
@@ -277,7 +280,7 @@ def _check_classes(listing: Listing, folder: Path) -> None:
     if listing.labels is None:
         raise InputError(f"training on {folder} needs labels, but none came; give their file.")
     counts = Counter(listing.labels)
-    left_out = f"{len(listing.skipped):,} were skipped"
+    left_out = f"{len(listing.skipped):,} {'was' if len(listing.skipped) == 1 else 'were'} skipped"
     if listing.skipped:
         left_out += f", such as {_first(listing.skipped)}"
     if listing.empty:

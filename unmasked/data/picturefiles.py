@@ -22,6 +22,7 @@ FITS: tuple[Fit, ...] = ("pad", "crop", "none")
 _DICOM = (".dcm", ".dicom", ".ima")
 SUFFIXES = (".png", ".jpg", ".jpeg", *_DICOM)
 NO_PICTURE = "is no PNG, JPEG or DICOM picture"
+_EMPTY = "is empty"
 _GREY, _COLOUR = ("1", "L", "LA", "La"), ("RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 _ORIENTATION = 0x0112  # EXIF: from 5 on, height and width change places
 
@@ -103,6 +104,8 @@ def kind_of(path: Path) -> Literal["dicom", "picture", "other"]:
 def look(path: Path) -> Look | str:
     """A file's head, or why it cannot be used."""
     try:
+        if not path.stat().st_size:
+            return _EMPTY
         if _is_dicom(path):
             dataset = dicom.header(path)
             refused = dicom.refusal(dataset)
@@ -133,6 +136,8 @@ def look(path: Path) -> Look | str:
 def read(path: Path, plan: Plan) -> NDArray[Any] | str:
     """Pixels (channels, size, size) by a plan, or why there are none."""
     try:
+        if not path.stat().st_size:
+            return _EMPTY
         pixels = _dicom_pixels(path) if _is_dicom(path) else _picture_pixels(path)
         if isinstance(pixels, str):
             return pixels

@@ -75,11 +75,36 @@ def read_labels(
     A cell names a picture by its path below the folder, by its file name alone, or without its
     ending, wherever only one picture is meant. ``others`` are files that are no such pictures.
     """
-    content = _text(table)
+    content = read_table(table, as_written=True)
     columns = list(content.columns)
     if image_column is None and label_column is None:
         _check_header(columns, files, table)
     image, label = _columns(content, files, table, image_column, label_column)
+    _check_columns(columns, table, image, label, group)
+    known, unusable = _Names(files), _Names({name: Path(name) for name in others})
+    cells = [cell.strip() for cell in content[image]]
+    known.learn(cells)
+    meant = [known.find(cell) for cell in cells]
+    own = [value.strip() for value in content[label]]
+    whose = [""] * len(own) if group is None else [value.strip() for value in content[group]]
+    if all(name is None for name in meant):
+        _check_names(cells, unusable, files, table, image)
+    absent = [Skipped(name, f"has no line in {table.name}") for name in sorted({*files} - {*meant})]
+    said, left_out = _said(meant, own, whose, table, label, group)
+    return Listing(
+        [files[name] for name in said],
+        list(said),
+        [values[0] for values in said.values()],
+        None if group is None else [values[1] for values in said.values()],
+        [*_without_file(cells, meant, unusable, table), *left_out, *absent],
+        tuple(sorted({*own} - {""})),
+    )
+
+
+def _check_columns(
+    columns: list[str], table: Path, image: str, label: str, group: str | None
+) -> None:
+    """Columns that are used must be there once, and be different ones."""
     if group is not None and group not in columns:
         raise InputError(f"{table} has no column {group!r}; {nearest(group, columns)}")
     if group in (image, label) or image == label:
@@ -87,47 +112,68 @@ def read_labels(
             f"image, label and group must be different columns of {table} but are {image!r}, "
             f"{label!r} and {group!r}; name others."
         )
-    known, unusable = _Names(files), _Names({name: Path(name) for name in others})
-    known.learn(content[image])
-    listing = Listing([], [], [], None if group is None else [])
-    said: dict[str, tuple[str, str]] = {}  # picture -> its label and group, first come
-    contradictory, listed = set(), set()
-    for number, row in enumerate(content.itertuples(index=False), 2):
-        values = dict(zip(columns, row, strict=True))
-        cell, own = values[image].strip(), values[label].strip()
-        whose = "" if group is None else values[group].strip()
+    for name in (image, label, group):
+        if name is not None and columns.count(name) > 1:
+            raise InputError(
+                f"the column {name!r} must come once in {table} but comes {columns.count(name)} "
+                "times; rename or remove the others."
+            )
+
+
+def _without_file(
+    cells: Sequence[str], meant: Sequence[str | None], unusable: _Names, table: Path
+) -> list[Skipped]:
+    """Lines that mean no picture, or more than one."""
+    skipped = []
+    for row, (cell, name) in enumerate(zip(cells, meant, strict=True), 1):
         if not cell:
-            listing.skipped.append(Skipped(f"line {number} of {table.name}", "names no picture"))
+            where = f"row {row} below the header of {table.name}"
+            skipped.append(Skipped(where, "names no picture"))
+        elif name == "":
+            skipped.append(Skipped(cell, "stands for more than one picture in the folder"))
+        elif name is None and unusable.find(cell) is not None:
+            skipped.append(Skipped(cell, NO_PICTURE))
+        elif name is None:
+            skipped.append(Skipped(cell, f"is listed in {table.name} but is not in the folder"))
+    return skipped
+
+
+def _said(
+    meant: Sequence[str | None],
+    labels: Sequence[str],
+    groups: Sequence[str],
+    table: Path,
+    label: str,
+    group: str | None,
+) -> tuple[dict[str, tuple[str, str]], list[Skipped]]:
+    """Each picture's label and group, first come; and the pictures of which they cannot be told."""
+    said: dict[str, tuple[str, str]] = {}
+    reasons: dict[str, str] = {}
+    for name, own, whose in zip(meant, labels, groups, strict=True):
+        if not name:
             continue
-        name = known.find(cell)
-        listed.add(name)
-        problem = (
-            NO_PICTURE if name is None and unusable.find(cell) is not None
-            else f"is listed in {table.name} but is not in the folder" if name is None
-            else "stands for more than one picture in the folder" if name == ""
-            else f"has no {label} in {table.name}" if not own
-            else f"has no {group} in {table.name}" if group is not None and not whose
-            else None
-        )  # fmt: skip
-        if problem is not None or not name:
-            listing.skipped.append(Skipped(cell, problem or "has no name"))
-        elif said.setdefault(name, (own, whose)) != (own, whose):
-            contradictory.add(name)
-    for name in contradictory:
-        listing.skipped.append(Skipped(name, f"comes more than once in {table.name}, differently"))
-    for name in sorted(set(files) - listed):
-        listing.skipped.append(Skipped(str(name), f"has no line in {table.name}"))
-    assert listing.labels is not None
-    for name, (own, whose) in said.items():
-        if name in contradictory:
-            continue
-        listing.paths.append(files[name])
-        listing.names.append(name)
-        listing.labels.append(own)
-        if listing.groups is not None:
-            listing.groups.append(whose)
-    listing.classes = tuple(sorted({value.strip() for value in content[label]} - {""}))
-    return listing
+        if said.setdefault(name, (own, whose)) != (own, whose):
+            reasons[name] = f"comes more than once in {table.name}, differently"
+        elif not own or (group is not None and not whose):
+            reasons.setdefault(name, f"has no {group if own else label} in {table.name}")
+    skipped = [Skipped(name, reasons[name]) for name in sorted(reasons)]
+    return {name: said[name] for name in said if name not in reasons}, skipped
+
+
+def _check_names(
+    cells: Sequence[str], unusable: _Names, files: dict[str, Path], table: Path, image: str
+) -> None:
+    """A column of which no cell names a file is hardly the one that is meant."""
+    names = list(dict.fromkeys(cell for cell in cells if cell))
+    if not names or any(unusable.find(cell) is not None for cell in names):
+        return
+    first, path = next(iter(files.items()))
+    many = f"none of the {len(names):,} names" if len(names) > 1 else "the only name"
+    raise InputError(
+        f"{many} in column {image!r} of {table} is {'a' if len(names) > 1 else 'not a'} picture of "
+        f"{path.parents[first.count('/')]}: the table has {names[0]!r}, the folder {first!r}; "
+        "correct them, or name another column with --image-column."
+    )
 
 
 def _check_header(columns: list[str], files: dict[str, Path], table: Path) -> None:
@@ -140,19 +186,6 @@ def _check_header(columns: list[str], files: dict[str, Path], table: Path) -> No
             f"the first line of {table} must name its columns, such as image,label, but holds the "
             f"picture {named}; put such a line above it."
         )
-
-
-def _text(table: Path) -> pd.DataFrame:
-    """All cells as they are written, so that 01 stays "01" and None a label; holes are empty."""
-    content = read_table(table)  # refuses what is no table
-    if table.suffix.lower() in (".parquet", ".pq"):
-        return content.astype(object).where(content.notna(), "").astype(str)
-    only = str(content.columns[0])
-    separator = "\t" if table.suffix.lower() == ".tsv" else ","
-    for usual in (";", "\t"):  # as spreadsheets write it in many countries
-        if content.shape[1] == 1 and usual in only:
-            separator = usual
-    return pd.read_csv(table, sep=separator, dtype=str, keep_default_na=False)
 
 
 def _columns(
@@ -174,7 +207,7 @@ def _columns(
     if label is None:
         label = next((plain[name] for name in LABEL_NAMES if name in plain), None)
         if label is None and len(columns) == 2 and image is not None:
-            label = next(name for name in columns if name != image)
+            label = next((name for name in columns if name != image), None)
     for found, what, option in (
         (image, "the pictures' file names", "--image-column"),
         (label, "the labels", "--label-column"),
@@ -193,8 +226,8 @@ def _column_of_files(content: pd.DataFrame, files: dict[str, Path]) -> str | Non
     """The column most of whose cells name pictures."""
     known = _Names(files)
     shares = {
-        str(name): sum(bool(known.find(cell.strip())) for cell in content[name]) / len(content)
-        for name in content.columns
+        str(name): sum(bool(known.find(cell.strip())) for cell in cells) / len(content)
+        for name, cells in content.items()
     }
     best = max(shares, key=lambda name: shares[name])
     return best if shares[best] > 0.5 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,34 +37,37 @@ class TableSplit:
         return {str(name): float(v) for name, v in y.value_counts(normalize=True).items()}
 
 
-def read_table(path: Path, text: Sequence[str] = ()) -> pd.DataFrame:
+def read_table(path: Path, text: Sequence[str] = (), *, as_written: bool = False) -> pd.DataFrame:
     """Read a CSV, TSV or Parquet file; anything else gets one clear sentence.
 
-    ``text`` names columns to be read as they are written, so that 01 stays "01".
+    ``text`` names columns to be read as they are written, so that 01 stays "01". ``as_written``
+    reads all so, also what ; or tabs separate; holes are "", a name that comes twice stays.
     """
     if not path.exists():
         raise InputError(f"the table {path} does not exist; check the path.")
     if path.is_dir():
         raise InputError(f"the table {path} is a folder; name a CSV or Parquet file.")
     if path.suffix.lower() in (".parquet", ".pq"):
-        return _parquet(path)
+        return _parquet(path, as_written=as_written)
     with open(path, "rb") as file:
         start = file.read(4096)
     if start[:4] == b"PAR1":
-        return _parquet(path)
+        return _parquet(path, as_written=as_written)
     if b"\0" in start:
         wide = start[:2] in (b"\xff\xfe", b"\xfe\xff")
         what = "is written in UTF-16; save it as UTF-8" if wide else _BINARY
         raise InputError(f"{path} {what}.")
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
-        separator = "\t" if path.suffix.lower() == ".tsv" else ","
-        table = pd.read_csv(path, sep=separator, dtype=dict.fromkeys(text, str))
+        if as_written:
+            table = _written(path, separator)
+        else:
+            table = _csv(path, separator, dtype=dict.fromkeys(text, str))
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{path} is empty; a table needs a header and rows.") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path} must be written in UTF-8 but is not ({error.reason} at byte {error.start}); "
-            "save it as UTF-8."
+            f"{path} must be written in UTF-8 but is not; save it as UTF-8."
         ) from error
     except pd.errors.ParserError as error:
         detail = str(error).splitlines()[0]
@@ -71,7 +75,59 @@ def read_table(path: Path, text: Sequence[str] = ()) -> pd.DataFrame:
     return _checked(table, path)
 
 
-def _parquet(path: Path) -> pd.DataFrame:
+def _csv(path: Path, separator: str, **options: Any) -> pd.DataFrame:
+    """A CSV file, also one whose rows end with separators that its header does not have.
+
+    Where rows have more cells than the header, pandas takes the first for the rows' names.
+    """
+    header, row = _first_lines(path, separator)
+    table = pd.read_csv(path, sep=separator, **options)
+    if len(row) <= len(header):
+        return table
+    more, named = table.index.nlevels, table.shape[1]
+    names = table.index.to_frame(index=False, name=list(range(more)))
+    beyond = pd.concat([names, table.reset_index(drop=True)], axis=1).iloc[:, named:]
+    if (beyond.isna() | (beyond == "")).all(axis=None):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.ParserWarning)  # that they are left out
+            return pd.read_csv(path, sep=separator, index_col=False, **options)
+    if more == 1 and _row_numbers(table.index):  # as R writes them
+        return table
+    raise InputError(
+        f"the rows of {path} have {named + more} cells but its header names {named}; name all "
+        "columns in it, or remove what is beyond them."
+    )
+
+
+def _row_numbers(index: pd.Index) -> bool:
+    numbers = [str(number) for number in range(len(index) + 1)]
+    return [str(cell) for cell in index] in (numbers[1:], numbers[:-1])
+
+
+def _written(path: Path, separator: str) -> pd.DataFrame:
+    """All cells of a CSV file as they are written, whatever separates them."""
+    header, _ = _first_lines(path, separator)
+    if len(header) == 1:  # as spreadsheets write it in many countries
+        separator = next((usual for usual in ("\t", ";") if usual in header[0]), separator)
+        header, _ = _first_lines(path, separator)
+    table = _csv(path, separator, dtype=str, keep_default_na=False)
+    if len(header) == table.shape[1]:
+        table.columns = [own or str(new) for own, new in zip(header, table.columns, strict=True)]
+    return table
+
+
+def _first_lines(path: Path, separator: str) -> tuple[list[str], list[str]]:
+    """The cells of the header and of the first row, as they are written."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        lines = csv.reader(file, delimiter=separator)
+        filled = (cells for cells in lines if len(cells) > 1 or "".join(cells).strip())
+        try:
+            return next(filled, []), next(filled, [])
+        except csv.Error:  # such as a cell without an end: pandas says what is wrong
+            return [], []
+
+
+def _parquet(path: Path, *, as_written: bool = False) -> pd.DataFrame:
     try:
         import pyarrow
     except ImportError as error:
@@ -81,6 +137,8 @@ def _parquet(path: Path) -> pd.DataFrame:
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         detail = str(error).splitlines()[0]
         raise InputError(f"{path} cannot be read as a Parquet table ({detail}).") from error
+    if as_written:
+        table = table.astype(object).where(table.notna(), "").astype(str)
     return _checked(table, path)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from unmasked.data.picture_folder import (
     FoundPictures,
     PictureFolder,
+    check_plan,
     find_pictures,
     read_pictures,
     split_pictures,
@@ -38,13 +39,14 @@ from unmasked.jobs.imageparts import (
     networks,
 )
 from unmasked.jobs.imagewords import (
+    class_sentences,
     remarks_on,
     result_rows,
     skipped_sentences,
     summary_of,
     summary_of_new,
 )
-from unmasked.jobs.saved import model_folders, new_rows, said_path, whole
+from unmasked.jobs.saved import fitted_whole, model_folders, new_rows, said_path
 from unmasked.networks import Factory
 from unmasked.pixels import Pixels
 from unmasked.report.page import footer
@@ -64,6 +66,7 @@ PRICES = (0.1, 0.3, 1.0)
 """λ that ``--sparsity auto`` tries. The price is of a whole picture, so it needs no scaling."""
 _AT_ONCE = 64  # pictures that networks are run on; bounds memory
 _CACHE = "cache"
+_FIT: Fit = "pad"
 _READING = "pictures.json"  # in the model's folder: how pictures were made one size
 _WRITES = ("overlays", "masks", "study", "explained.csv", "gallery.html", "results.json")
 _KEPT = re.compile(r"pictures-\d+-[0-9a-f]{16}\.(npy|json|part|part\.json)(\.\d+)?")
@@ -71,10 +74,13 @@ _KEPT = re.compile(r"pictures-\d+-[0-9a-f]{16}\.(npy|json|part|part\.json)(\.\d+
 
 @dataclass(frozen=True)
 class Reading:
-    """How pictures and labels are read; see `find_pictures`."""
+    """How pictures and labels are read; see `find_pictures`.
+
+    fit : None is "pad", beside a saved model what the model's pictures were read with.
+    """
 
     size: int = 128
-    fit: Fit = "pad"
+    fit: Fit | None = None
     grey: bool = False
     image_column: str | None = None
     label_column: str | None = None
@@ -94,7 +100,7 @@ class Reading:
             folder,
             labels,
             size=self.size,
-            fit=self.fit,
+            fit=_FIT if self.fit is None else self.fit,
             channels=channels or (1 if self.grey else None),
             image_column=self.image_column,
             label_column=self.label_column,
@@ -175,9 +181,11 @@ def explain_folder(
         epochs=training.predictor_epochs,
         validate_every=parts.practice * training.validate_every,
     )
-    evaluator = whole(EvalX(**{**options, "training": judges}).fit(*train, validation=valid))
+    evaluator = EvalX(**{**options, "training": judges})
+    fitted_whole(evaluator, *train, validation=valid)
     explanation = explainer.explain(test[0])
-    scores = evaluator.evaluate(explanation, *test)
+    together = None if pictures.groups is None else pictures.groups[split["test"]]
+    scores = evaluator.evaluate(explanation, *test, groups=together)
     explained = _explained(pictures, split["test"], explanation, evaluator)
     summary = summary_of(explanation, scores, explainer)
     remarks = remarks_on(pictures, reading.group)
@@ -211,7 +219,7 @@ def explain_folder(
         )
         explainer.save(part / "model")
         (part / "model" / _READING).write_text(
-            to_json({"fit": reading.fit, "superpixels": superpixels}), encoding="utf-8"
+            to_json({"fit": pictures.plan.fit, "superpixels": superpixels}), encoding="utf-8"
         )
         evaluator.save(part / "evaluator")
     remove_checkpoints(out)
@@ -240,6 +248,8 @@ def explain_new_pictures(
     name = folder.resolve().name
     reading = reading or Reading()
     choose_device(device)
+    if labels is None:
+        _check_no_columns(reading)
     model, beside = model_folders(model, out)
     _check_apart(folder, out, labels)
     explainer = RealX.load(model, device=device)
@@ -280,7 +290,7 @@ def explain_new_pictures(
     rows = np.arange(len(pictures.names))
     explained = _explained(pictures, rows, explanation, evaluator, list(explainer.classes_))
     summary = summary_of_new(explanation, scores, explainer, price)
-    remarks = [*skipped_sentences(pictures.skipped), *unsaid]
+    remarks = [*class_sentences(pictures.labels), *skipped_sentences(pictures.skipped), *unsaid]
     results: dict[str, Any] = {
         **provenance(command),
         "folder": name,
@@ -314,8 +324,7 @@ def _checked(
 ) -> Networks:
     """Refuse options that cannot be, before a folder is looked at."""
     check_sparsity(sparsity)
-    if reading.fit not in FITS:
-        raise InputError(f"--fit must be one of {', '.join(FITS)} but is {reading.fit!r}.")
+    check_plan(reading.size, _FIT if reading.fit is None else reading.fit)
     if network not in NETWORKS:
         raise InputError(f"--network must be one of {', '.join(NETWORKS)} but is {network!r}.")
     masker = Superpixels(superpixels).bound((1, reading.size, reading.size))
@@ -325,6 +334,17 @@ def _checked(
     factory = parts.selector
     factory((1, reading.size, reading.size), superpixels**2)  # type: ignore[arg-type]
     return parts
+
+
+def _check_no_columns(reading: Reading) -> None:
+    """Refuse columns of a table that did not come."""
+    for what in ("image", "label"):
+        name = getattr(reading, f"{what}_column")
+        if name is not None:
+            raise InputError(
+                f"--{what}-column names the column {name!r} of a table of labels but none came; "
+                "give it with --labels, or leave this out."
+            )
 
 
 def _check_apart(folder: Path, out: Path, labels: Path | None) -> None:
@@ -373,12 +393,13 @@ def _said(pictures: PictureFolder) -> bytes:
     return hashlib.sha256(json.dumps(plain).encode()).digest()
 
 
-def _saved_fit(model: Path, asked: Fit) -> tuple[Fit, list[str]]:
+def _saved_fit(model: Path, asked: Fit | None) -> tuple[Fit, list[str]]:
     """How the model's pictures were made one size; as asked, with a remark, if it does not say."""
     path = model / _READING
     if not path.is_file():
-        return asked, [
-            f"{said_path(model)} does not say how its pictures were made square, so --fit {asked} "
+        taken = _FIT if asked is None else asked
+        return taken, [
+            f"{said_path(model)} does not say how its pictures were made square, so --fit {taken} "
             "was taken."
         ]
     try:
@@ -390,7 +411,7 @@ def _saved_fit(model: Path, asked: Fit) -> tuple[Fit, list[str]]:
             f"{path} must say how the model's pictures were made square but is damaged; train the "
             "model again."
         )
-    if asked not in (fit, Reading.fit):
+    if asked not in (fit, None):
         raise InputError(
             f"the model's pictures were read with --fit {fit}, so new ones cannot be read with "
             f"--fit {asked}; leave it out."

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unmasked.data.picture_folder import PictureFolder
 from unmasked.data.picturelabels import Skipped
@@ -16,11 +20,12 @@ from unmasked.jobs.saved import new_rows, said_price
 from unmasked.metrics import Interval
 
 _MOST_NAMED = 10  # skipped pictures that are printed
+_MOST_CLASSES = 6  # that are printed with their counts
 _FEW = 10  # intervals drawn from fewer pictures again and again are too narrow
 
 
 def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
-    text = skipped_sentences(pictures.skipped)
+    text = [*class_sentences(pictures.labels), *skipped_sentences(pictures.skipped)]
     sizes = np.unique(pictures.sizes, axis=0)
     plan = pictures.plan
     if len(sizes) > 1 or sizes[0].tolist() != [plan.size, plan.size]:
@@ -38,11 +43,35 @@ def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
     return text
 
 
+def class_sentences(labels: NDArray[np.str_] | None) -> list[str]:
+    """How many pictures each class has, and which of them are one number written in two ways."""
+    if labels is None:
+        return []
+    counts = Counter(sorted(map(str, labels))).most_common()
+    shown = [f"{count:,} of {name!r}" for name, count in counts[:_MOST_CLASSES]]
+    rest = counts[_MOST_CLASSES:]
+    if rest:
+        others = "another class" if len(rest) == 1 else f"{len(rest):,} other classes"
+        shown.append(f"{sum(count for _, count in rest):,} of {others}")
+    total = f"{len(labels):,} {'picture' if len(labels) == 1 else 'pictures'}"
+    same: dict[Decimal, list[str]] = {}
+    for name, _ in sorted(counts):
+        with suppress(InvalidOperation, TypeError):  # a text; "snan" is no key
+            same.setdefault(Decimal(name), []).append(name)
+    return [f"{total}: {', '.join(shown)}."] + [
+        f"The labels {', '.join(map(repr, names[:-1]))} and {names[-1]!r} are the same number but "
+        f"count as {'two' if len(names) == 2 else len(names)} classes."
+        for names in same.values()
+        if len(names) > 1
+    ]
+
+
 def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
     text = [str(one) for one in skipped[:_MOST_NAMED]]
     more = len(skipped) - _MOST_NAMED
     if more > 0:
-        text.append(f"{more:,} more pictures were skipped; results.json lists them all.")
+        what = "picture was" if more == 1 else "pictures were"
+        text.append(f"{more:,} more {what} skipped; results.json lists them all.")
     return text
 
 
