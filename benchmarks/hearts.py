@@ -24,6 +24,7 @@ from scipy import ndimage
 
 from unmasked import Superpixels
 from unmasked.data import Films, HeartMasks, chest_xray, heart_masks
+from unmasked.errors import UnmaskedError
 from unmasked.pictures import overlay, png
 from unmasked.report.results import provenance, to_json
 from unmasked.reproduce.heartmeasures import cardiothoracic_ratios, distance_to_outline, overlap
@@ -141,4 +142,7 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--sheet", type=Path)
     given = parser.parse_args()
-    main(given.masks, given.nih, given.out, given.sheet)
+    try:
+        main(given.masks, given.nih, given.out, given.sheet)
+    except (UnmaskedError, OSError) as error:
+        parser.exit(2, f"error: {error}\n")

@@ -12,23 +12,22 @@ writes OUT/places.json. Ten minutes on 2 CPU cores, nearly all for the network t
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from unmasked import Superpixels
 from unmasked.data import chest_xray
-from unmasked.errors import InputError
+from unmasked.errors import InputError, UnmaskedError
 from unmasked.jobs.saved import said_path
 from unmasked.report.results import provenance, to_json
 from unmasked.reproduce.hearts import places_of
 from unmasked.reproduce.imagemasks import read_masks
+from unmasked.reproduce.imageresults import read_results
 from unmasked.reproduce.imagetraining import label_digest
 
 
 def main(run: Path, nih: Path, masks: Path, out: Path) -> None:
     films = chest_xray(nih)
-    known = json.loads((run / "results.json").read_text(encoding="utf-8"))["images"]["test_labels"]
-    if known != label_digest(films.test.y):
+    if read_results(run)["images"].get("test_labels") != label_digest(films.test.y):
         raise InputError(f"{run} must be of the test films in {nih}, but is of others.")
     kept = [one for one in read_masks(run / "masks.npz") if one.seed == 0 and one.masks.any()]
     if not kept:
@@ -54,4 +53,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     for name in ("run", "nih", "masks", "out"):
         parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    try:
+        main(**vars(parser.parse_args()))
+    except (UnmaskedError, OSError) as error:
+        parser.exit(2, f"error: {error}\n")

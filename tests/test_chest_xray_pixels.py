@@ -166,6 +166,11 @@ def test_all_skipped_films_are_listed(tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match="3 of 16 were skipped"):
         data = read(folder)
     assert [Path(sentence.split(" was ")[0]).name for sentence in data.skipped] == names
+    (remark,) = data.remarks  # the first eight are ill, of whom two are lost
+    one_sentence(remark, "6 films with cardiomegaly and 7 without are left, not equally many")
+    damaged(folder, "00000013_000.png", b"")  # now two of each
+    with pytest.warns(DataWarning, match="4 of 16 were skipped"):
+        assert read(folder).remarks == []
 
 
 def test_films_that_can_none_be_read_are_an_error(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from unmasked import __version__
 from unmasked.cli import app
+from unmasked.cli.reproduce import _time
 from unmasked.engine.step import Stepper
+from unmasked.reproduce.rows import Reproduction
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = [
@@ -45,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
 def test_a_small_run_writes_everything(made: tuple[Path, Result]) -> None:
     folder, done = made
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
-    assert done.stderr == ""
+    assert "note:" not in done.stderr
     assert done.stdout.startswith((folder / "tables.txt").read_text(encoding="utf-8"))
     last = done.stdout.strip().splitlines()[-1]
     assert "s of training" in last
@@ -75,16 +77,21 @@ def test_results_tell_how_they_came_about(made: tuple[Path, Result]) -> None:
 
 
 def test_json_is_all_that_is_printed(made: tuple[Path, Result]) -> None:
-    """In the same folder: results of the same preset are replaced."""
+    """In the same folder: results of the same run are replaced, and of no other."""
     folder, _ = made
     before = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     done = invoke("synthetic", *SMALL, "--out", folder, "--json")
     assert json.loads(done.stdout)["rows"] == before["rows"]  # and so everything is repeatable
     assert done.stderr == ""
-    done = invoke("synthetic", *SMALL, "--out", folder, "--quiet", "--methods", "L2X", "--seeds", 2,
-                  "--choose-by", "EVAL-X")  # fmt: skip
+    other = ["--quiet", "--methods", "L2X", "--seeds", 2, "--choose-by", "EVAL-X"]
+    done = invoke("synthetic", *SMALL, "--out", folder, *other, code=2)
+    assert_one_sentence(done, "holds results of another run (")
+    done = invoke("synthetic", *SMALL, "--out", folder.with_name("other"), *other)
     assert done.output == ""
-    after = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    after = json.loads((folder.with_name("other") / "results.json").read_text(encoding="utf-8"))
+    assert after["recipe"]["deviations"][-1].startswith(
+        "Of this run: --epochs 1, --sparsities 0.1, --ks 2, --rows 200, --choose-by eval-x instead"
+    )
     assert after["recipe"]["judge"] == "eval-x"
     assert {row["seed"] for row in after["rows"]} == {0, 1}
     assert "REAL-X" not in {row["method"] for row in after["rows"]}
@@ -118,13 +125,13 @@ def test_the_folder_is_named_after_the_preset(
     assert asked["datasets"] == ("S1", "S2", "S3")
     assert asked["recipe"].collection is None
     assert asked["recipe"].members == 10
+    assert "Of this run: --no-collection instead" in asked["recipe"].deviations[-1]
     invoke("synthetic", "--collection", "--epochs", 7, "--sets", "s3,S1", code=130)
     assert asked["folder"] == Path("synthetic-quick")
     assert asked["recipe"].collection.epochs == asked["recipe"].training.epochs == 7
     assert asked["datasets"] == ("S3", "S1")
 
 
-@pytest.mark.filterwarnings("ignore::unmasked.errors.InterruptedWarning")
 def test_ctrl_c_stops_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, taken = Stepper.__call__, []
 
@@ -138,6 +145,23 @@ def test_ctrl_c_stops_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     done = invoke("synthetic", *SMALL, "--out", tmp_path, "--methods", "L2X", code=130)
     assert "Run the same command again" in done.stderr
     assert not (tmp_path / "results.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, "88 s of training, 29 s in all."),
+        ({"jobs": 3}, "88 s of training (3 at a time), 29 s in this run."),
+        (
+            {"jobs": 3, "resumed": True},
+            "88 s of training (some of it in an earlier run; 3 at a time), 29 s in this run.",
+        ),
+        ({"joined": True}, "88 s of training in the runs that are joined."),
+    ],
+)
+def test_how_long_it_took_is_true(how: dict[str, Any], said: str) -> None:
+    seconds = {"REAL-X": 80.0, "FULL": 8.0, "all": 29.0}
+    assert _time(Reproduction([], [], Path(), seconds, **how)) == said
 
 
 # ---------------------------------------------------------------------- refusals
@@ -157,7 +181,8 @@ BAD: dict[str, tuple[list[str], str]] = {
     "unknown method": (["--methods", "REALX"], "is 'REALX'; did you mean REAL-X?"),
     "a method far from all": (["--methods", "qqq"], "REAL-X-STEP but is 'qqq'."),
     "a method twice": (["--methods", "L2X,l2x"], "--methods must list different names"),
-    "no set": (["--sets", ","], "--sets must list different names but is ''"),
+    "no set": (["--sets", ","], "--sets must list different names of S1, S2, S3 but is ','"),
+    "no method": (["--methods", ""], "--methods must list different names of REAL-X, L2X"),
     "k above the features": (["--ks", "3,12"], "at most the number of features, 11, but is 12"),
     "half a feature": (["--ks", "1.5"], "--ks must be whole numbers with commas between them"),
     "k of 0": (["--ks", "0"], "k must be a whole number above 0 but is 0"),
@@ -178,7 +203,7 @@ def test_user_errors_are_one_sentence_with_exit_code_2(case: str, tmp_path: Path
     arguments, words = BAD[case]
     done = invoke("synthetic", *arguments, "--out", tmp_path / "out", code=2)
     assert_one_sentence(done, words)
-    assert not (tmp_path / "out" / "results.json").exists()
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("option", ["--ks", "--sparsities"])
@@ -186,8 +211,10 @@ def test_an_empty_grid_is_refused(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unmasked.reproduce.synthetic.draw_worlds", lambda *_: pytest.fail("work"))
-    done = invoke("synthetic", option, ",", "--out", tmp_path / "out", code=2)
-    assert_one_sentence(done, "must list different")
+    for nothing in (",", ""):
+        done = invoke("synthetic", option, nothing, "--out", tmp_path / "out", code=2)
+        assert_one_sentence(done, f"{option} must be ")
+        assert f"numbers with commas between them but is {nothing!r}" in done.stderr
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:

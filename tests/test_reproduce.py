@@ -381,6 +381,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     written = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert written["rows"] == plain.rows
     assert not (tmp_path / ".checkpoint").exists()
+    assert (plain.resumed, resumed.resumed) == (False, True)
 
 
 def test_a_method_killed_in_the_middle_goes_on_from_its_last_epoch(
@@ -403,7 +404,6 @@ def test_a_method_killed_in_the_middle_goes_on_from_its_last_epoch(
     assert len(steps) - 7 == 5 * 12 - 4  # five programs, less the epoch that was done
 
 
-@pytest.mark.filterwarnings("ignore::unmasked.errors.InterruptedWarning")
 def test_ctrl_c_in_training_publishes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,6 +460,9 @@ def test_a_folder_of_another_preset_is_refused(
     with pytest.raises(OutputError, match="results of the preset 'quick', not 'paper'") as caught:
         run(plain.folder, replace(TINY, name="paper"), **PLAIN)
     assert_one_sentence(caught.value)
+    for other in ({"seeds": (2,)}, {"explainers": ("L2X",)}, {"recipe": replace(TINY, rows=300)}):
+        with pytest.raises(OutputError, match=r"results of another run \(unmasked reproduce syn"):
+            run(plain.folder, **{**PLAIN, **other})
     assert (plain.folder / "results.json").read_bytes() == before
 
 

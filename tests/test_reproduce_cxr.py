@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,19 +20,22 @@ from unmasked.cli import app
 from unmasked.cli.reproduce import _names
 from unmasked.data.phantom import phantom, truth_of_superpixels
 from unmasked.engine.method import Exchanged
-from unmasked.errors import InputError
+from unmasked.errors import InputError, OutputError
 from unmasked.imagenetworks import DenseNet121, MonaiUNet
+from unmasked.masklaws import Patches
 from unmasked.metrics import selection_quality
 from unmasked.reproduce import cxr as films_job
 from unmasked.reproduce import images as job
 from unmasked.reproduce.cxr import drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
+from unmasked.reproduce.folder import check_same_run
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import (
     EXPLAINERS,
     OURS,
     with_epochs,
 )
+from unmasked.reproduce.imagetables import _paired
 from unmasked.reproduce.imagetraining import Found
 from unmasked.samplers import ConcreteTopK
 from unmasked.superpixels import Superpixels
@@ -91,8 +96,11 @@ def test_the_files_are_there_and_speak_of_table_3(done: Any) -> None:
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert results["summary"][0] == "Drawn."
     text = (folder / "tables.txt").read_text(encoding="utf-8")
-    for words in ("Table 3", "REAL-X, paper", "0.777", "less random masks", "IoU"):
-        assert words in text
+    for words in ("Table 3", "less random masks", "IoU", "counted as 0 for an image of which"):
+        assert words in text.replace("\n  ", " ")
+    for words in (", paper", "(paper", "0.777", "beside the p"):  # of other films than these
+        assert words not in text
+    assert not any("(paper" in words for words in results["summary"])
     assert max(map(len, text.splitlines())) <= 120
     page = (folder / "gallery.html").read_text(encoding="utf-8")
     assert page.count("Test image") == 10  # five of each class
@@ -125,6 +133,7 @@ def test_a_method_of_ours_has_a_row_but_no_figure_of_the_papers(own: str, tmp_pa
     text = (tmp_path / "out" / "tables.txt").read_text(encoding="utf-8")
     assert f"{own}: every setting" in text
     assert f"{own}, paper" not in text
+    assert "FULL, paper" in text
     (sentence,) = (words for words in result.lead if words.startswith(own))
     assert "under its own predictor, eAUROC" in sentence
     assert "(paper" not in sentence
@@ -175,7 +184,8 @@ def test_the_study_folder_is_what_a_study_takes(done: Any) -> None:
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> None:
-    asked = []
+    asked: list[str] = []
+    kept = tmp_path / "out" / ".checkpoint"
 
     class Stops(job.Workshop):
         def explainer(self, name: str) -> Found:
@@ -188,8 +198,54 @@ def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> 
         patch.setattr(job, "Workshop", Stops)
         with pytest.raises(KeyboardInterrupt):
             run_cxr(tmp_path / "out", tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
+        (own,) = (path for path in kept.iterdir() if path.is_dir())
+        (kept / "of another run").mkdir()
+        clock = [0.0]
+        patch.setattr(job, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        patch.setattr(job, "write_masks", lambda *_: clock.append(clock.pop() + 1000))
         again = run_cxr(tmp_path / "out", tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
     assert again.rows == done[1]
+    assert again.resumed
+    assert again.seconds["all"] == 1000  # all that is written is counted
+    assert sorted(path.name for path in kept.iterdir()) == ["of another run", "preset.json"]
+    assert not own.exists()
+
+
+def test_results_of_another_run_are_not_replaced(
+    done: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = done
+    before = (folder / "results.json").read_bytes()
+    results = json.loads(before)
+    check_same_run(folder, "tuned", results["run"])  # its own are
+    monkeypatch.setattr(job, "Workshop", None)  # fails where anything is trained
+    fewer = replace(FILMS, test=FILMS.test._replace(y=1 - FILMS.test.y))
+    for films, recipe, options in (
+        (FILMS, tiny(), {"seeds": (1,)}),
+        (FILMS, tiny(), {"explainers": ("L2X",)}),
+        (FILMS, replace(tiny(), prices=(0.5, 10.0)), {}),
+        (fewer, tiny(), {}),
+    ):
+        with pytest.raises(
+            OutputError, match=r"results of another run \(unmasked reproduce cxr\);"
+        ):
+            run_cxr(folder, recipe, films, **{**OPTIONS, **options})
+    assert (folder / "results.json").read_bytes() == before
+    del results["run"]  # as earlier versions wrote them
+    (tmp_path / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    check_same_run(tmp_path, "tuned", "any")
+    with pytest.raises(InputError, match="device must be"):
+        run_cxr(tmp_path / "out", tiny(), FILMS, **{**OPTIONS, "device": "abacus"})
+    assert not (tmp_path / "out").exists()
+
+
+def test_differences_have_a_true_minus_and_no_minus_nothing() -> None:
+    over = {
+        "eacc": {"value": -0.0002, "low": -0.0456, "high": 0.0123},
+        "eauroc": {"value": None, "low": None, "high": None},
+    }
+    row = {"method": "L2X", "seed": 0, "chosen": True, "over_random": over}
+    assert _paired([row]).rows == [["L2X, seed 0", "0.000 [−0.046, +0.012]", "–"]]
 
 
 def test_where_the_selections_lie_is_told(tmp_path: Path) -> None:
@@ -277,9 +333,16 @@ def test_another_grid_reaches_the_methods_and_the_evaluators() -> None:
     assert [masker.features(64 * 64) for masker in maskers] == [64] * 3
 
 
+def test_patches_are_of_the_grid_and_other_laws_of_any() -> None:
+    judged = {end: replace(how, law=Patches(16)) for end, how in tuned().evaluators.items()}
+    recipe = with_cells(replace(tuned(), law=Patches(16), evaluators=judged), 8)
+    assert [recipe.law, *(how.law for how in recipe.evaluators.values())] == [Patches(8)] * 3
+    assert with_cells(paper(), 8).law == paper().law
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [((128, None, None), 16), ((128, 4, None), 4), ((100, None, 16), 7), ((64, None, 64), 1)],
+    [((128, None, None), 16), ((128, 4, None), 4), ((100, None, 20), 5), ((64, None, 64), 1)],
 )
 def test_cells(arguments: tuple[int, int | None, int | None], expected: int) -> None:
     assert cells(*arguments) == expected
@@ -296,6 +359,8 @@ def test_cells(arguments: tuple[int, int | None, int | None], expected: int) -> 
         (["--superpixels", "8", "--superpixel-size", "8"], "both came"),
         (["--superpixels", "65"], "from 1 to the film's 64"),
         (["--superpixel-size", "0"], "from 1 to the film's 64"),
+        (["--superpixel-size", "24"], "must divide the film's 64 pixels but is 24; give 16 or 32."),
+        (["--sparsities", ""], "--sparsities must be numbers with commas between them but is ''"),
         (["--size", "16"], "at least 32"),
         (["--seeds", "0"], "at least 1"),
         (["--superpixels", "4", "--ks", "1,17"], "at most the number of features, 16"),
@@ -309,3 +374,40 @@ def test_bad_input_is_one_sentence(arguments: list[str], words: str, tmp_path: P
     assert result.exit_code == 2
     assert words in " ".join(result.output.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_deviations_say_what_a_run_does_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def stops(folder: Path, recipe: Any, films: Any, **more: Any) -> None:
+        asked.append(recipe.deviations)
+        raise InputError("far enough.")
+
+    monkeypatch.setattr(films_job, "drawn_films", lambda *_, **more: (FILMS, None))
+    monkeypatch.setattr(films_job, "run_cxr", stops)
+    for arguments in (
+        ["--epochs", "3", "--ks", "4, 2", "--size", "96", "--superpixel-size", "8"],
+        ["--size", "64", "--superpixels", "16", "--sparsities", "0.1,0.30,1"],  # the preset's own
+        ["--first-seed", "3", "--methods", "L2X", "--jobs", "2", "--device", "cpu"],
+    ):
+        call = ["reproduce", "cxr", *arguments, "--out", str(tmp_path)]
+        assert CliRunner().invoke(app, call).exit_code == 2
+    said = "--epochs 3, --ks 4,2, --size 96, --superpixel-size 8 instead of the preset's; what is"
+    assert asked[0][:-1] == asked[1] == asked[2] == quick().deviations
+    assert asked[0][-1].startswith(f"Of this run: {said}")
+
+
+@pytest.mark.parametrize("name", ["places", "hearts"])
+def test_errors_of_the_benchmarks_are_one_sentence(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Path(__file__).resolve().parents[1] / "benchmarks" / f"{name}.py"
+    nowhere = ["nowhere"] * (4 if name == "places" else 2)
+    monkeypatch.setattr("sys.argv", [str(script), *nowhere])
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(script), run_name="__main__")
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: nowhere must be")

@@ -17,6 +17,7 @@ from unmasked.cli.common import (
     command_line,
     one_sentence_errors,
     only_run,
+    shown,
 )
 from unmasked.errors import InputError
 
@@ -31,16 +32,16 @@ FourMethods = Annotated[
     str | None,
     typer.Option(
         help="Such as REAL-X,L2X; ours are REAL-X-EXCHANGE and REAL-X-K.  "
-        "[default: the paper's four]"
+        "(default: the paper's four)"
     ),
 ]
-Sparsities = Annotated[str | None, typer.Option(help="Grid of λ.  [default: the preset's]")]
+Sparsities = Annotated[str | None, typer.Option(help="Grid of λ. (default: the preset's)")]
 FirstSeed = Annotated[
     int, typer.Option(help="The first of them; runs with other seeds can be joined.")
 ]
 Ks = Annotated[
     str | None,
-    typer.Option(help="Grid of k (L2X; of images also REAL-X-K).  [default: the preset's]"),
+    typer.Option(help="Grid of k (L2X; of images also REAL-X-K). (default: the preset's)"),
 ]
 Jobs = Annotated[
     int,
@@ -64,12 +65,12 @@ def _main() -> None: ...
 def synthetic(
     preset: Preset = "quick",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.  [default: synthetic-PRESET]")
+        Path | None, typer.Option(help="Folder for the results. (default: synthetic-PRESET)")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, each with data of its own.")] = 1,
     sets: Annotated[str, typer.Option(help="Data sets.")] = "S1,S2,S3",
     methods: Annotated[
-        str | None, typer.Option(help="Methods, such as REAL-X,L2X.  [default: all five]")
+        str | None, typer.Option(help="Methods, such as REAL-X,L2X. (default: all five)")
     ] = None,
     sparsities: Sparsities = None,
     ks: Ks = None,
@@ -79,7 +80,7 @@ def synthetic(
     ] = "own",
     collection: Annotated[
         bool | None,
-        typer.Option(help="Train a model for each of the 2,048 subsets.  [default: the preset's]"),
+        typer.Option(help="Train a model for each of the 2,048 subsets. (default: the preset's)"),
     ] = None,
     rows: Annotated[int, typer.Option(help="Rows to train, validate and test on, each.")] = 10_000,
     epochs: Epochs = None,
@@ -93,7 +94,7 @@ def synthetic(
         from unmasked.reproduce import recipes
         from unmasked.reproduce.synthetic import run_synthetic
 
-        recipe = recipes.preset(preset)
+        recipe = whole = recipes.preset(preset)
         if seeds < 1 or rows < 100:
             raise InputError(
                 f"--seeds must be at least 1 and --rows at least 100 but are {seeds} and {rows}."
@@ -114,6 +115,18 @@ def synthetic(
             )
         if epochs is not None:
             recipe = recipes.with_epochs(recipe, epochs)
+        told = _told(
+            {
+                f"--epochs {epochs}": epochs is not None,
+                _grid("--sparsities", recipe.prices): recipe.prices != whole.prices,
+                _grid("--ks", recipe.numbers): recipe.numbers != whole.numbers,
+                f"--rows {rows}": recipe.rows != whole.rows,
+                f"--choose-by {recipe.judge}": recipe.judge != whole.judge,
+                f"--{'' if collection else 'no-'}collection": (recipe.collection is None)
+                != (whole.collection is None),
+            }
+        )
+        recipe = replace(recipe, deviations=(*recipe.deviations, *told))
         folder = out or Path(f"synthetic-{recipe.name}")
         with only_run(folder):
             result = run_synthetic(
@@ -123,7 +136,7 @@ def synthetic(
                 explainers=explainers,
                 seeds=tuple(range(seeds)),
                 device=device,
-                show=False if quiet or json else "auto",
+                show=shown(quiet=quiet, json=json),
                 command=command_line(),
             )
         _show(result, json=json, quiet=quiet)
@@ -134,10 +147,10 @@ def mnist(
     preset: Preset = "quick",
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with the four idx files.  [default: downloaded once]"),
+        typer.Option(help="Folder with the four idx files. (default: downloaded once)"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.  [default: mnist-PRESET]")
+        Path | None, typer.Option(help="Folder for the results. (default: mnist-PRESET)")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     first_seed: FirstSeed = 0,
@@ -157,7 +170,7 @@ def mnist(
         from unmasked.reproduce.mnist import run_mnist
         from unmasked.reproduce.recipes import check_grid
 
-        recipe = recipes.preset(preset)
+        recipe = whole = recipes.preset(preset)
         numbered = _seeds(seeds, first_seed)
         explainers = _names("method", methods, recipes.EXPLAINERS, recipes.OURS)
         recipe = replace(
@@ -167,6 +180,14 @@ def mnist(
         )
         if epochs is not None:
             recipe = recipes.with_epochs(recipe, epochs)
+        told = _told(
+            {
+                f"--epochs {epochs}": epochs is not None,
+                _grid("--sparsities", recipe.prices): recipe.prices != whole.prices,
+                _grid("--ks", recipe.numbers): recipe.numbers != whole.numbers,
+            }
+        )
+        recipe = replace(recipe, deviations=(*recipe.deviations, *told))
         check_grid(recipe.prices, recipe.numbers, recipes.PIXELS)
         folder = out or Path(f"mnist-{recipe.name}")
         with only_run(folder):
@@ -177,7 +198,7 @@ def mnist(
                 explainers=explainers,
                 seeds=numbered,
                 device=device,
-                show=False if quiet or json else "auto",
+                show=shown(quiet=quiet, json=json),
                 command=command_line(),
                 jobs=jobs,
             )
@@ -194,14 +215,14 @@ def cxr(
     ] = "phantom",
     preset: Preset = "quick",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.  [default: cxr-PRESET]")
+        Path | None, typer.Option(help="Folder for the results. (default: cxr-PRESET)")
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(help="Films are shrunk to so many pixels a side.  [default: 128; quick: 64]"),
+        typer.Option(help="Films are shrunk to so many pixels a side. (default: 128; quick: 64)"),
     ] = None,
     superpixels: Annotated[
-        int | None, typer.Option(help="Superpixels along a side.  [default: 16]")
+        int | None, typer.Option(help="Superpixels along a side. (default: 16)")
     ] = None,
     superpixel_size: Annotated[
         int | None, typer.Option(help="Instead: how many pixels a superpixel has along a side.")
@@ -231,7 +252,8 @@ def cxr(
 
         recipe = cxrrecipes.preset(preset)
         numbered = _seeds(seeds, first_seed)
-        side = size if size is not None else 64 if recipe.name == "quick" else 128
+        usual = 64 if recipe.name == "quick" else 128
+        side = usual if size is None else size
         if side < 32:
             raise InputError(f"--size must be at least 32 pixels but is {side}.")
         grid = cxrrecipes.cells(side, superpixels, superpixel_size)
@@ -240,7 +262,24 @@ def cxr(
         numbers = _numbers("--ks", ks, int, recipe.numbers)
         if ks is None:  # a coarse grid has fewer superpixels than the preset's largest k
             numbers = tuple(k for k in numbers if k <= grid**2)
-        recipe = cxrrecipes.with_cells(replace(recipe, prices=prices, numbers=numbers), grid)
+        cells = f"--superpixels {superpixels}"
+        if superpixel_size is not None:
+            cells = f"--superpixel-size {superpixel_size}"
+        told = _told(
+            {
+                f"--epochs {epochs}": epochs is not None,
+                _grid("--sparsities", prices): prices != recipe.prices,
+                _grid("--ks", numbers): ks is not None and numbers != recipe.numbers,
+                f"--size {side}": side != usual,
+                cells: grid != cxrrecipes.GRID,
+            }
+        )
+        recipe = replace(
+            cxrrecipes.with_cells(recipe, grid),
+            prices=prices,
+            numbers=numbers,
+            deviations=(*recipe.deviations, *told),
+        )
         if epochs is not None:
             recipe = recipes.with_epochs(recipe, epochs)
         check_grid(recipe.prices, recipe.numbers, grid**2)
@@ -259,7 +298,7 @@ def cxr(
                 explainers=explainers,
                 seeds=numbered,
                 device=device,
-                show=False if quiet or json else "auto",
+                show=shown(quiet=quiet, json=json),
                 command=command_line(),
                 jobs=jobs,
             )
@@ -293,6 +332,26 @@ def _seeds(count: int, first: int) -> tuple[int, ...]:
     return tuple(range(first, first + count))
 
 
+def _grid(option: str, values: tuple[float, ...]) -> str:
+    return f"{option} {','.join(f'{value:g}' for value in values)}"
+
+
+def _told(given: dict[str, bool]) -> list[str]:
+    """Which of the options make a run differ from its preset, as a sentence; none: no sentence.
+
+    >>> _told({"--epochs 1": True, "--ks 4": True, "--size 64": False})
+    ["Of this run: --epochs 1, --ks 4 instead of the preset's; what is said above of these is the
+    preset's."]
+    """
+    changed = ", ".join(option for option, differs in given.items() if differs)
+    if not changed:
+        return []
+    return [
+        f"Of this run: {changed} instead of the preset's; what is said above of these is the "
+        "preset's."
+    ]
+
+
 def _names(
     what: str, text: str | None, known: tuple[str, ...], more: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
@@ -303,25 +362,34 @@ def _names(
         return known
     names = tuple(one_of(what, name, known + more) for name in _list(text))
     if not names or len(set(names)) < len(names):
-        raise InputError(f"--{what}s must list different names but is {', '.join(names)!r}.")
+        raise InputError(
+            f"--{what}s must list different names of {', '.join(known + more)} but is {text!r}."
+        )
     return names
 
 
 def _show(result: Reproduction, *, json: bool, quiet: bool) -> None:
     """What a command prints at its end."""
-    folder, seconds = result.folder, result.seconds
+    folder = result.folder
     if json:
         typer.echo((folder / "results.json").read_text(encoding="utf-8"))
     elif not quiet:
         typer.echo((folder / "tables.txt").read_text(encoding="utf-8"))
-        training = sum(value for name, value in seconds.items() if name != "all")
-        more = " (some of it before, or side by side)" if training > seconds["all"] else ""
         gallery = folder / "gallery.html"
         pictures = f", pictures: {gallery}" if gallery.is_file() else ""
-        typer.echo(
-            f"{training:.0f} s of training{more}, {seconds['all']:.0f} s in all. "
-            f"Tables: {folder / 'tables.html'}{pictures}"
-        )
+        typer.echo(f"{_time(result)} Tables: {folder / 'tables.html'}{pictures}")
+
+
+def _time(result: Reproduction) -> str:
+    """How long a run took, of which the training may lie before it, or side by side."""
+    training = sum(value for name, value in result.seconds.items() if name != "all")
+    said = f"{training:.0f} s of training"
+    if result.joined:
+        return f"{said} in the runs that are joined."
+    more = ["some of it in an earlier run"] if result.resumed else []
+    more += [f"{result.jobs} at a time"] if result.jobs > 1 else []
+    said += f" ({'; '.join(more)})" if more else ""
+    return f"{said}, {result.seconds['all']:.0f} s in {'this run' if more else 'all'}."
 
 
 def _list(text: str) -> list[str]:
@@ -335,9 +403,10 @@ def _numbers(
     if text is None:
         return default
     try:
-        return tuple(kind(part) for part in _list(text))
+        found = tuple(kind(part) for part in _list(text))
     except ValueError:
+        found = ()
+    if not found:
         whole = "whole numbers" if kind is int else "numbers"
-        raise InputError(
-            f"{option} must be {whole} with commas between them but is {text!r}."
-        ) from None
+        raise InputError(f"{option} must be {whole} with commas between them but is {text!r}.")
+    return found

@@ -103,12 +103,15 @@ def prepare_folder(
 
 
 @contextmanager
-def all_or_nothing(folder: Path, *, checked: bool = True) -> Iterator[Path]:
+def all_or_nothing(
+    folder: Path, *, checked: bool = True, replaces: Sequence[str] = ()
+) -> Iterator[Path]:
     """A place to write results in; they move into ``folder`` only when all are complete.
 
     ``results.json`` leaves first and comes last: where it is, everything else that this run wrote
     is there too, even if the moves are broken off. They are renames within one folder, which need
-    no space. ``checked``: what is not known to be ours is not replaced.
+    no space. ``checked``: what is not known to be ours is not replaced. ``replaces``: names that go
+    even where nothing new comes, such as pictures of earlier results.
     """
     part = folder / PART
     try:
@@ -116,10 +119,11 @@ def all_or_nothing(folder: Path, *, checked: bool = True) -> Iterator[Path]:
         part.mkdir(parents=True)
         yield part
         items = sorted(part.iterdir(), key=lambda item: (item.name == RESULTS, item.name))
+        gone = sorted({*replaces} - {item.name for item in items})
         if checked:
-            _check_again(folder, items)
+            _check_again(folder, [*gone, *(item.name for item in items)])
         note_folders(folder, part)
-        _put_in_place(items, folder)
+        _put_in_place(items, folder, gone)
         part.rmdir()
     except _InTheWay:
         raise
@@ -140,22 +144,22 @@ class _InTheWay(OutputError):
     """Something came in the way while the work was done, which stays where it is."""
 
 
-def _check_again(folder: Path, items: Sequence[Path]) -> None:
+def _check_again(folder: Path, names: Sequence[str]) -> None:
     try:
-        check_ours(folder, [item.name for item in items])
+        check_ours(folder, names)
     except OutputError as error:
         raise _InTheWay(f"{error} The new results lie in {folder / PART}.") from error
 
 
-def _put_in_place(items: Sequence[Path], folder: Path) -> None:
-    """Move what is new into the folder; what it replaces goes when all is there."""
+def _put_in_place(items: Sequence[Path], folder: Path, gone: Sequence[str]) -> None:
+    """Move what is new into the folder; what it replaces and ``gone`` go when all is there."""
     for path in left_over(folder):
         shutil.rmtree(path, ignore_errors=True)
     old = Path(tempfile.mkdtemp(prefix=OLD, dir=folder))
     try:
-        for item in reversed(items):
-            if os.path.lexists(folder / item.name):
-                os.replace(folder / item.name, old / item.name)
+        for name in (*(item.name for item in reversed(items)), *gone):
+            if os.path.lexists(folder / name):
+                os.replace(folder / name, old / name)
         for item in items:
             os.replace(item, folder / item.name)
     except BaseException:
@@ -177,6 +181,14 @@ def checkpoint_folder(folder: Path, *parts: str | bytes) -> Path:
     return folder / CHECKPOINTS / digest.hexdigest()[:12]
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Forget the training behind results that are complete."""
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+def remove_checkpoints(folder: Path, own: Path | None = None) -> None:
+    """Forget the training behind results that are complete.
+
+    ``own`` is the `checkpoint_folder` of the run that made them; the training of others is kept.
+    """
+    every = folder / CHECKPOINTS
+    if own is not None:
+        shutil.rmtree(own, ignore_errors=True)
+        if every.is_dir() and any(path.is_dir() for path in every.iterdir()):
+            return
+    shutil.rmtree(every, ignore_errors=True)

@@ -45,14 +45,15 @@ def run_cxr(
     if truth is not None and isinstance(masker, Superpixels) and masker.grid is not None:
         cells = truth_of_superpixels(truth, masker.grid)
     remarks = (*data.remarks, *data.skipped)
-    pictures = Pictures(_parts(data, recipe.rows), data.test.x, cells, remarks)
+    parts = _parts(data, recipe.rows)
+    pictures = Pictures(parts, data.test.x, cells, remarks, data.test.patients)
 
     def extra(part: Path, work: Workshop, drawn: Drawn) -> tuple[dict[str, Any], list[str]]:
         view = View(CXR, data.test.x, data.test.y, work.recipe.masker)
         write_study(part / "study", view, drawn)
         if hearts is None:
             return {}, []
-        return _places(hearts, view, drawn, work)
+        return _places(hearts, view, drawn, work, data.test.patients)
 
     return run_images(folder, recipe, pictures, CXR, command=command, extra=extra, **options)
 
@@ -140,21 +141,24 @@ def check_hearts(path: Path) -> None:
 
 
 def _places(
-    hearts: Path, view: View, drawn: Drawn, work: Workshop
+    hearts: Path, view: View, drawn: Drawn, work: Workshop, patients: NDArray[np.str_] | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Where the chosen selections of the first seed lie: on the heart, on its margin."""
-    masker = work.recipe.masker
+    masker, seed = work.recipe.masker, work.seeds[0]
     assert isinstance(masker, Superpixels)
-    chosen = {
-        name: found.masks["test"][0, settings[0]] for name, (found, settings) in drawn.items()
-    }
+    chosen, settings = {}, {}
+    for name, (selected, which) in drawn.items():
+        chosen[name] = selected.masks["test"][0, which[0]]
+        settings[name] = {"seed": seed, **selected.settings[which[0]]}
     found = places_of(
         hearts,
         view.x,
         chosen,
         masker.map,
         view.y,
-        seed=work.seeds[0],
+        seed=seed,
+        settings=settings,
+        patients=patients,
         device=work.place.device,
         cache_folder=work.place.checkpoints,
         show=work.place.show,

@@ -10,7 +10,7 @@ from unmasked.engine import Training
 from unmasked.errors import InputError
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.masking import Masker, Token, Zero
-from unmasked.masklaws import Bernoulli, UniformSize
+from unmasked.masklaws import Bernoulli, MaskLaw, Patches, UniformSize
 from unmasked.networks import MLP
 from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
 from unmasked.reproduce.recipes import one_of
@@ -40,7 +40,8 @@ BOTH = (
 UNSTATED = (
     "Batches of 32, BatchNorm as in DenseNet121, REAL-X's networks trained together, L2X's "
     "temperature 0.1; the paper does not say. The effect of others was not measured.",
-    "Products in bfloat16 with sums in float32. The effect was not measured.",
+    "Products, and what goes from layer to layer, in bfloat16 with sums in float32; what networks "
+    "say is rounded so too. The effect was not measured.",
 )
 TUNED = (
     "A mask token instead of zeros and random masks of every size instead of Bernoulli(½) in the "
@@ -50,7 +51,7 @@ TUNED = (
     "validation films, with DenseNet121 0.894, and trains in 4 s instead of 26. Both evaluators "
     "are DenseNet121.",
     "AdamW with one-cycle rates over 24 epochs, films moved by up to 4 pixels, batches of 64, "
-    "products in bfloat16.",
+    "products and what networks say in bfloat16.",
     "REAL-X's predictor is finished before its selectors start, and serves all λ.",
     "The price rises from 0 to λ over the first half of the steps. With all of it at once (and a "
     "selector of five levels, temperature 0.5) REAL-X shows nothing at λ = 1; with it 18.6 "
@@ -186,17 +187,22 @@ def preset(name: str) -> ImageRecipe:
 
 
 def with_cells(recipe: ImageRecipe, grid: int) -> ImageRecipe:
-    """The same recipe with another grid of superpixels."""
+    """The same recipe with another grid of superpixels; patches of random masks are of it too."""
 
     def changed(masker: Masker) -> Masker:
         assert isinstance(masker, Superpixels)
         return replace(masker, grid=grid)
 
+    def of_grid(law: MaskLaw) -> MaskLaw:
+        return Patches(grid) if isinstance(law, Patches) else law
+
     return replace(
         recipe,
         masker=changed(recipe.masker),
+        law=of_grid(recipe.law),
         evaluators={
-            end: replace(how, masker=changed(how.masker)) for end, how in recipe.evaluators.items()
+            end: replace(how, masker=changed(how.masker), law=of_grid(how.law))
+            for end, how in recipe.evaluators.items()
         },
     )
 
@@ -218,7 +224,15 @@ def cells(size: int, superpixels: int | None, superpixel_size: int | None) -> in
                 f"--superpixel-size must be a whole number of pixels from 1 to the film's {size} "
                 f"but is {superpixel_size}."
             )
-        return -(-size // superpixel_size)
+        if size % superpixel_size:
+            sizes = [n for n in range(1, size + 1) if size % n == 0]
+            below = max(n for n in sizes if n < superpixel_size)
+            above = min(n for n in sizes if n > superpixel_size)
+            raise InputError(
+                f"--superpixel-size must divide the film's {size} pixels but is {superpixel_size}; "
+                f"give {below} or {above}."
+            )
+        return size // superpixel_size
     found = GRID if superpixels is None else superpixels
     if not 1 <= found <= size:
         raise InputError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from unmasked.choosing import Candidate, choose
 from unmasked.engine import Trained
+from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.metrics import (
@@ -33,11 +34,11 @@ from unmasked.report.results import (
     remove_checkpoints,
     to_json,
 )
-from unmasked.reproduce.folder import check_same_preset, mark
+from unmasked.reproduce.folder import begun, check_same_run, mark, run_digest
 from unmasked.reproduce.imagefigures import Drawn, View, write_figures
 from unmasked.reproduce.imagemasks import write_masks
 from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe
-from unmasked.reproduce.imagetables import RANDOM, image_lead, image_tables
+from unmasked.reproduce.imagetables import RANDOM, comparable, image_lead, image_tables
 from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
 from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import TABLES, write_tables
@@ -55,12 +56,14 @@ class Pictures:
 
     raw : (R, channels, height, width), the test images. truth : (R, features) bool where it is
     known what decides the label. remarks : what there is to know about the images, in sentences.
+    patients : (R,) of the test images, where known: images of one are not independent.
     """
 
     parts: Parts
     raw: NDArray[np.float32]
     truth: NDArray[np.bool_] | None = None
     remarks: tuple[str, ...] = ()
+    patients: NDArray[np.str_] | None = None
 
 
 Extra = Callable[[Path, "Workshop", Drawn], tuple[dict[str, Any], list[str]]]
@@ -93,11 +96,14 @@ def run_images(
     parts = pictures.parts
     features = parts.features(recipe.bound(parts.shape).masker)
     check_grid(recipe.prices, recipe.numbers, features)
+    choose_device(device)
+    run = run_digest(recipe.to_json(), parts.to_json(), sorted(explainers), seeds)
     prepare_folder(folder, writes=WRITES)
-    check_same_preset(folder, recipe.name)
+    check_same_run(folder, recipe.name, run)
     facts = provenance(command)
     description = f"{recipe} {parts.shape} {explainers} {seeds} {device} {facts['version']}"
     place = Place(device, checkpoint_folder(folder, description), show)
+    resumed = begun(place.checkpoints)
     mark(folder, recipe.name)
     work = Workshop(recipe, parts, seeds, place)
     if jobs > 1:
@@ -111,27 +117,28 @@ def run_images(
         found = work.explainer(name)
         chosen, reasons = _choose(found, parts.valid, recipe.tolerance, accuracies)
         read = work.readers(name, found)
-        rows += _rows(work, subject, found, chosen, reasons, judges, read, pictures.truth)
+        rows += _rows(work, subject, found, chosen, reasons, judges, read, pictures)
         # the training images' masks are the largest thing here, and no longer needed
         found.masks.pop("train")
         drawn[name] = (found, chosen)
-    seconds = {**work.seconds, "all": time.monotonic() - started}
     words = [*pictures.remarks, *image_lead(rows, subject)]
-    with all_or_nothing(folder) as part:
+    with all_or_nothing(folder, replaces=WRITES) as part:
         more, sentences = ({}, []) if extra is None else extra(part, work, drawn)
         words += sentences
-        head = {**facts, "recipe": recipe.to_json(), "images": parts.to_json()}
+        tables = image_tables(rows, recipe.tolerance, subject)
+        title = comparable(subject, rows).title
+        write_tables(part, tables, facts, words, recipe.deviations, title=title)
+        view = View(subject, pictures.raw, parts.test.y, work.recipe.masker)
+        write_figures(part, view, drawn, words, facts)
+        write_masks(part / "masks.npz", drawn, seeds)
+        head = {**facts, "run": run, "recipe": recipe.to_json(), "images": parts.to_json()}
+        seconds = {**work.seconds, "all": time.monotonic() - started}
         head |= {"seconds": seconds, "summary": words}
         (part / "results.json").write_text(
             to_json({**head, **more, "rows": rows}), encoding="utf-8"
         )
-        tables = image_tables(rows, recipe.tolerance, subject)
-        write_tables(part, tables, facts, words, recipe.deviations, title=subject.title)
-        view = View(subject, pictures.raw, parts.test.y, work.recipe.masker)
-        write_figures(part, view, drawn, words, facts)
-        write_masks(part / "masks.npz", drawn, seeds)
-    remove_checkpoints(folder)
-    return Reproduction(rows, words, folder, seconds)
+    remove_checkpoints(folder, place.checkpoints)
+    return Reproduction(rows, words, folder, seconds, resumed=resumed, jobs=jobs)
 
 
 def _validation_accuracy(work: Workshop, full: Trained) -> list[float]:
@@ -198,6 +205,7 @@ def _over_random(
     random: dict[str, NDArray[np.float64]],
     y: NDArray[np.int64],
     seed: int,
+    patients: NDArray[np.str_] | None,
 ) -> dict[str, dict[str, float]]:
     """Paired differences on the same images, P(class | shown) by evaluator, each (R, K)."""
     statistics: dict[str, Statistic] = {}
@@ -211,7 +219,9 @@ def _over_random(
                 statistics[f"{side} eauroc{ending}"] = auroc_statistic(p, y)
         keys = [key.removeprefix("own ") for key in statistics if key.startswith("own ")]
         pairs.update({key: (f"own {key}", f"random {key}") for key in keys})
-    found = bootstrap(statistics, len(y), draws=_DRAWS, seed=seed, differences=pairs)
+    found = bootstrap(
+        statistics, len(y), draws=_DRAWS, seed=seed, differences=pairs, groups=patients
+    )
     return {
         key: {"value": found[key].value, "low": found[key].low, "high": found[key].high}
         for key in pairs
@@ -236,10 +246,10 @@ def _rows(
     reasons: list[str],
     judges: dict[str, Trained],
     read: NDArray[np.float64],
-    truth: NDArray[np.bool_] | None,
+    pictures: Pictures,
 ) -> list[dict[str, Any]]:
     """A row for each setting, and one for random masks of the same sizes."""
-    test, masks = work.parts.test, found.masks["test"]
+    test, masks, truth = work.parts.test, found.masks["test"], pictures.truth
     judged = _judged(work, judges, masks)
     random = np.empty_like(masks)
     for w, seed in enumerate(work.seeds):
@@ -272,7 +282,7 @@ def _rows(
                     {ending: p[w, s] for ending, p in one.predicted.items()}
                     for one in (judged, by_chance)
                 )
-                row["over_random"] = _over_random(own, others, test.y, seed)
+                row["over_random"] = _over_random(own, others, test.y, seed, pictures.patients)
             rows.append(row)
             name = RANDOM.format(found.method)
             rows.append(result_row(subject.dataset, seed, name, s == chosen[w], like, **setting))

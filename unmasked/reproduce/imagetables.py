@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 from unmasked.report.page import TableBlock
@@ -57,10 +59,18 @@ _ALL = {
 }
 
 
+def comparable(subject: Subject, rows: list[dict[str, Any]]) -> Subject:
+    """The subject, without the paper's figures where the truth is known: such images are drawn."""
+    if not any("iou" in row["metrics"] for row in rows):
+        return subject
+    return replace(subject, title=subject.title.split(":")[0], published={})
+
+
 def image_tables(
     rows: list[dict[str, Any]], tolerance: float = 0.05, subject: Subject = MNIST
 ) -> list[Table]:
     """The chosen settings beside the published, then every setting."""
+    subject = comparable(subject, rows)
     summaries = summarise(rows)
     present = {key for row in rows for key in row["metrics"]}
     main, more, every = (
@@ -69,7 +79,7 @@ def image_tables(
     )
     blocks = [
         Block(
-            "Chosen settings beside the published",
+            "Chosen settings" + (" beside the published" if subject.published else ""),
             _chosen(summaries, subject, main, beside=True),
         ),
         Block("More of the chosen settings", _chosen(summaries, subject, more, beside=False)),
@@ -92,7 +102,9 @@ def _notes(
     notes = [
         f"Mean ± standard error over {seeds} seed{'' if seeds == 1 else 's'} on the test images; "
         f"one seed has no standard error. {NOTHING}: no figure.",
-        f"paper: Jethani et al., AISTATS 2021, {subject.table.split(':')[0]}.",
+        f"paper: Jethani et al., AISTATS 2021, {subject.table.split(':')[0]}."
+        if subject.published
+        else "The images are drawn, so the paper's figures, which are of others, are left out.",
         "Chosen on validation images, which no network learns from: the sparsest setting whose ACC "
         f"is within {100 * tolerance:g} points of FULL's"
         + (f"; none was for {', '.join(fallen)}: the largest ACC there." if fallen else "."),
@@ -114,12 +126,13 @@ def _notes(
         notes.append(
             "IoU: of what is shown with the truth, the cells on the edges of heart and thorax that "
             "decide the label. TPR: the share of the truth that is shown; FDR: the share of what "
-            "is shown that is not in it."
+            "is shown that is not in it, counted as 0 for an image of which nothing is shown."
         )
     if any("over_random" in row for row in rows):
         notes.append(
             "Less random: the difference on the same test images, with the 95% interval of a "
-            "bootstrap over images, for each seed's chosen setting."
+            "bootstrap over images (over patients, where they are known), for each seed's chosen "
+            "setting."
         )
     return notes
 
@@ -152,13 +165,29 @@ def _paired(rows: list[dict[str, Any]]) -> TableBlock:
         cells = []
         for key in keys:
             found = row["over_random"].get(key)
-            cells.append(
-                NOTHING
-                if found is None
-                else f"{found['value']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
-            )
+            if found is None or not all(map(_known, found.values())):
+                cells.append(NOTHING)
+                continue
+            value, low, high = (_signed(found[name]) for name in ("value", "low", "high"))
+            cells.append(f"{value} [{low}, {high}]")
         lines.append([f"{row['method']}, seed {row['seed']}", *cells])
-    return TableBlock(["", *({**_MAIN, **_MORE}[key] for key in keys)], lines)
+    names = {**_MAIN, **_MORE}
+    return TableBlock(["", *(names.get(key, key) for key in keys)], lines)
+
+
+def _known(value: float | None) -> bool:
+    """Whether there is a figure; ``results.json`` has null where there is none."""
+    return value is not None and math.isfinite(value)
+
+
+def _signed(value: float) -> str:
+    """A difference, with its sign.
+
+    >>> _signed(0.0123), _signed(-0.5), _signed(-0.0001)
+    ('+0.012', '−0.500', '0.000')
+    """
+    text = number(value)
+    return f"+{text}" if float(f"{value:.3f}") > 0 else text
 
 
 def _every(rows: list[dict[str, Any]], method: str, names: dict[str, str]) -> TableBlock:
@@ -173,7 +202,9 @@ def _every(rows: list[dict[str, Any]], method: str, names: dict[str, str]) -> Ta
         for name in (method, RANDOM.format(method)):
             own = [r for r in rows if r["method"] == name and r["setting"] == setting]
             figures = {
-                key: Figure({r["seed"]: r["metrics"][key] for r in own if key in r["metrics"]})
+                key: Figure(
+                    {r["seed"]: r["metrics"][key] for r in own if _known(r["metrics"].get(key))}
+                )
                 for key in names
             }
             if name == method and any(r["chosen"] for r in own):
@@ -189,10 +220,20 @@ def _cells(summary: Summary, names: dict[str, str]) -> list[str]:
 
 def image_lead(rows: list[dict[str, Any]], subject: Subject = MNIST) -> list[str]:
     """What was found, in plain words."""
+    return sentences(rows, comparable(subject, rows))
+
+
+def sentences(rows: list[dict[str, Any]], subject: Subject) -> list[str]:
+    """A sentence for each method, beside the figures that the subject has of the paper."""
     summaries = summarise(rows)
 
+    def figure(method: str, key: str) -> Figure | None:
+        summary = summaries.get((subject.dataset, method))
+        return None if summary is None else summary.metrics.get(key)
+
     def mean(method: str, key: str) -> str:
-        return number(summaries[subject.dataset, method].metrics[key].mean)
+        found = figure(method, key)
+        return NOTHING if found is None else number(found.mean)
 
     found = []
     for name in METHODS:
@@ -204,17 +245,19 @@ def image_lead(rows: list[dict[str, Any]], subject: Subject = MNIST) -> list[str
         }
         if name == "FULL":
             found.append(
-                f"FULL: ACC {mean(name, 'acc')}{theirs['acc']}, AUROC "
-                f"{mean(name, 'auroc')}{theirs['auroc']}."
+                f"FULL: ACC {mean(name, 'acc')}{theirs.get('acc', '')}, AUROC "
+                f"{mean(name, 'auroc')}{theirs.get('auroc', '')}."
             )
             continue
         own, random = summaries[subject.dataset, name], RANDOM.format(name)
+        shown = figure(name, "fraction")
+        share = NOTHING if shown is None else f"{100 * shown.mean:.2f}%"
         # accuracy of ten digits, order of two classes: what each table of the paper is read for
         key = "auroc" if len(subject.classes) == 2 else "acc"
         said = key.upper()
         found.append(
             f"{name} at {'k' if name in WITH_K else 'λ'} = {own.setting} shows "
-            f"{100 * own.metrics['fraction'].mean:.2f}% of the {subject.unit}: {said} "
+            f"{share} of the {subject.unit}: {said} "
             f"{mean(name, key)} under its own predictor{theirs.get(key, '')}, e{said} "
             f"{mean(name, 'e' + key)} under the paper's evaluator{theirs.get('e' + key, '')} and "
             f"{mean(name, f'e{key}_varied')} under one that knows "

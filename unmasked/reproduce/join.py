@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,17 +9,15 @@ from typing import Any
 
 from unmasked.errors import InputError
 from unmasked.report.results import all_or_nothing, prepare_folder, to_json
-from unmasked.reproduce.folder import check_same_preset
+from unmasked.reproduce.folder import check_same_run, run_digest
 from unmasked.reproduce.imagemasks import joined_masks, save_masks
+from unmasked.reproduce.imageresults import FACTS, read_results
 from unmasked.reproduce.images import PICTURES, WRITES
-from unmasked.reproduce.imagetables import image_lead, image_tables
+from unmasked.reproduce.imagetables import comparable, image_lead, image_tables, sentences
 from unmasked.reproduce.render import write_tables
 from unmasked.reproduce.rows import Reproduction
 from unmasked.reproduce.subjects import CXR, MNIST, Subject
 
-_FACTS = ("version", "commit", "hardware", "python", "torch")
-_CONTENT = ("command", "recipe", "images", "seconds", "summary", "rows")
-_ROW = ("dataset", "method", "setting", "seed", "chosen", "metrics")
 _FULL = "FULL"
 _SUBJECTS = {subject.dataset: subject for subject in (MNIST, CXR)}
 
@@ -32,7 +29,8 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
     taken from the first folder. Of other methods the pictures stay where they are. Masks are
     joined where all folders have them.
     """
-    runs = [_read(folder) for folder in folders]
+    _check_out(folders, out)
+    runs = [read_results(folder) for folder in folders]
     by_method = _check(folders, runs)
     first = runs[0]
     subject = _subject(folders[0], first)
@@ -47,23 +45,24 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
         for name, value in run["seconds"].items():
             seconds[name] = seconds.get(name, 0.0) + value
     facts = {"command": command}
-    for key in _FACTS:
+    for key in FACTS:
         facts[key] = "; ".join(dict.fromkeys(str(run[key]) for run in runs))
     words = _words(runs if by_method else [first], rows, subject)
     recipe = first["recipe"]
     paths = [folder / "masks.npz" for folder in folders]
     masks = joined_masks(paths) if all(path.is_file() for path in paths) else {}
+    own = run_digest(recipe, "joined", sorted(map(_digest, runs)))
     prepare_folder(out, writes=WRITES)
-    check_same_preset(out, recipe["preset"])
-    with all_or_nothing(out) as part:
-        whole = {**first, **facts, "seconds": seconds, "summary": words, "rows": rows}
+    check_same_run(out, recipe["preset"], own)
+    with all_or_nothing(out, replaces=WRITES) as part:
+        whole = {**first, **facts, "run": own, "seconds": seconds, "summary": words, "rows": rows}
         whole["joined"] = [command for run in runs for command in _commands(run)]
-        if by_method and all("places" in run for run in runs):
-            places = {k: v for run in runs for k, v in run["places"]["methods"].items()}
-            whole["places"] = {**first["places"], "methods": places}
+        if by_method and "places" in whole:
+            whole["places"] = _places(runs)
         (part / "results.json").write_text(to_json(whole), encoding="utf-8")
         tables = image_tables(rows, recipe["tolerance"], subject)
-        write_tables(part, tables, facts, words, recipe["deviations"], title=subject.title)
+        title = comparable(subject, rows).title
+        write_tables(part, tables, facts, words, recipe["deviations"], title=title)
         if masks:
             save_masks(part / "masks.npz", masks)
         for name in () if by_method else PICTURES:
@@ -72,7 +71,30 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
                 shutil.copytree(source, part / name)
             elif source.is_file():
                 shutil.copy(source, part / name)
-    return Reproduction(rows, words, out, seconds)
+    return Reproduction(rows, words, out, seconds, joined=True)
+
+
+def _check_out(folders: list[Path], out: Path) -> None:
+    """Refuse to write into what is joined."""
+    if out.resolve() in (folder.resolve() for folder in folders):
+        raise InputError(
+            f"--out must be another folder than those that are joined but is {out}, one of them; "
+            "name a new one."
+        )
+
+
+def _digest(run: dict[str, Any]) -> str:
+    """What tells one of the runs joined from others, also where an earlier version wrote it."""
+    seeds = sorted({row["seed"] for row in run["rows"]})
+    return run_digest(run["recipe"], run["images"], sorted(_methods(run)), seeds)
+
+
+def _places(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Where the selections of all methods lie, as far as they are of the same seed."""
+    seed = runs[0]["rows"][0]["seed"]
+    like = [run["places"] for run in runs if "places" in run and run["rows"][0]["seed"] == seed]
+    methods = {name: found for places in like for name, found in places["methods"].items()}
+    return {**like[0], "methods": methods}
 
 
 def _words(runs: list[dict[str, Any]], rows: list[dict[str, Any]], subject: Subject) -> list[str]:
@@ -80,27 +102,12 @@ def _words(runs: list[dict[str, Any]], rows: list[dict[str, Any]], subject: Subj
     others: list[str] = []
     at = 0
     for number, run in enumerate(runs):
-        own = image_lead(run["rows"], subject)
+        # earlier versions said the paper's figures beside drawn images too
+        own = [*image_lead(run["rows"], subject), *sentences(run["rows"], subject)]
         if number == 0:
             at = next((i for i, words in enumerate(run["summary"]) if words in own), 0)
         others += [said for said in run["summary"] if said not in own and said not in others]
     return [*others[:at], *image_lead(rows, subject), *others[at:]]
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / "results.json"
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        missing = [key for key in (*_FACTS, *_CONTENT) if key not in found]
-        missing += [key for row in found.get("rows", []) for key in _ROW if key not in row]
-        if missing or not found["rows"]:
-            raise ValueError(f"it lacks {missing[0] if missing else 'rows'}")
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"{folder} must hold the results.json of `unmasked reproduce mnist` or `cxr`, but it "
-            f"cannot be read ({error})."
-        ) from error
-    return found
 
 
 def _subject(folder: Path, run: dict[str, Any]) -> Subject:
@@ -154,9 +161,9 @@ def _methods(run: dict[str, Any]) -> set[str]:
     return {row["method"] for row in run["rows"]} - {_FULL}
 
 
-def _full(run: dict[str, Any]) -> list[Any]:
+def _full(run: dict[str, Any]) -> dict[int, Any]:
     """What FULL and both evaluators say of whole images: other networks say something else."""
-    return [(row["seed"], row["metrics"]) for row in run["rows"] if row["method"] == _FULL]
+    return {row["seed"]: row["metrics"] for row in run["rows"] if row["method"] == _FULL}
 
 
 def _apart(what: str, owned: Sequence[set[Any]], folders: list[Path], advice: str) -> None:

@@ -37,7 +37,7 @@ class Recipe:
         tables) or "eval-x".
     collection : options of the 2,048 separately trained models; None leaves them out.
         They are trained for the first ``collection_seeds`` seeds.
-    deviations : where this differs from the paper, each with its measured effect.
+    deviations : where this differs from the paper, with the effect where it was measured.
     """
 
     name: str

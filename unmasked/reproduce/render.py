@@ -13,7 +13,7 @@ from unmasked.reproduce.tables import Table
 
 WIDTH = 120
 TITLE = "S1, S2 and S3: ours beside the paper's"
-DEVIATIONS = "Deviations from the paper, each with its measured effect"
+DEVIATIONS = "Deviations from the paper, each with its effect where it was measured"
 
 
 def to_text(table: Table) -> str:

@@ -9,12 +9,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reproduction:
-    """All rows (see ``results.json``), what they say in words, and where the files are."""
+    """All rows (see ``results.json``), what they say in words, and where the files are.
+
+    seconds : of training, by what was trained, and under "all" of this run.
+    resumed : some of it was trained by an earlier run. jobs : how many were trained at a time.
+    joined : the rows are of several runs, and so are the seconds.
+    """
 
     rows: list[dict[str, Any]]
     lead: list[str]
     folder: Path
     seconds: dict[str, float]
+    resumed: bool = False
+    jobs: int = 1
+    joined: bool = False
 
 
 def result_row(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from unmasked.data.synthetic import CONTROL_FLOW
+from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.report.results import (
@@ -19,7 +20,7 @@ from unmasked.report.results import (
     remove_checkpoints,
     to_json,
 )
-from unmasked.reproduce.folder import check_same_preset, mark
+from unmasked.reproduce.folder import begun, check_same_run, mark, run_digest
 from unmasked.reproduce.judging import Judge, Masks, choose_settings, exact, quality, scores
 from unmasked.reproduce.lead import lead
 from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, FEATURES, Recipe, check_grid
@@ -53,11 +54,14 @@ def run_synthetic(
     """Train all methods, evaluate them in every way, write results.json and the tables."""
     started = time.monotonic()
     check_grid(recipe.prices, recipe.numbers, FEATURES)
+    choose_device(device)
+    run = run_digest(recipe.to_json(), sorted(datasets), sorted(explainers), seeds)
     prepare_folder(folder, writes=(*TABLES, "results.json"))
-    check_same_preset(folder, recipe.name)
+    check_same_run(folder, recipe.name, run)
     facts = provenance(command)
     description = f"{recipe} {datasets} {explainers} {seeds} {device} {facts['version']}"
     place = Place(device, checkpoint_folder(folder, description), show)
+    resumed = begun(place.checkpoints)
     mark(folder, recipe.name)
     worlds = draw_worlds(datasets, seeds, recipe.rows)
     seconds: dict[str, float] = {}
@@ -97,14 +101,15 @@ def run_synthetic(
         roar.stacks["predictor"], recipe.masker, inputs_of(worlds, "test"), _stack(fixed, "test")
     )
     _add_roar(rows, worlds, list(fixed), p)
-    seconds["all"] = time.monotonic() - started
     words = lead(rows)
     with all_or_nothing(folder) as part:
-        head = {**facts, "recipe": recipe.to_json(), "seconds": seconds, "summary": words}
-        (part / "results.json").write_text(to_json({**head, "rows": rows}), encoding="utf-8")
         write_tables(part, tables(rows), facts, words, recipe.deviations)
-    remove_checkpoints(folder)
-    return Reproduction(rows, words, folder, seconds)
+        seconds["all"] = time.monotonic() - started
+        head = {**facts, "run": run, "recipe": recipe.to_json()}
+        head |= {"seconds": seconds, "summary": words}
+        (part / "results.json").write_text(to_json({**head, "rows": rows}), encoding="utf-8")
+    remove_checkpoints(folder, place.checkpoints)
+    return Reproduction(rows, words, folder, seconds, resumed=resumed)
 
 
 def reference_masks(
