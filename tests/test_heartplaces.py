@@ -408,5 +408,7 @@ def test_films_of_a_patient_are_resampled_together() -> None:
     for figure in ("shown", "area", "enrichment", "difference", "most"):
         one, other = (getattr(share(places, "heart"), figure) for places in (once, twice))
         assert other.to_json() == pytest.approx(one.to_json(), abs=1e-12)
+    same = where_selections_lie(masks, cells, hearts, margin=0, draws=10, patients=[7] * 30)
+    assert np.isnan(share(same, "heart").shown.low)  # one patient's films tell of no other
     with pytest.raises(InputError, match="patients must be 30"):
         where_selections_lie(masks, cells, hearts, patients=[1, 2])

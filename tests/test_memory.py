@@ -109,6 +109,16 @@ def test_halves_give_the_result_of_the_whole(name: str, memory: Memory) -> None:
         assert memory.started == expected
 
 
+@halved
+def test_halves_are_read_back_where_memory_suffices_again(tmp_path: Path, memory: Memory) -> None:
+    """Nothing that was trained in halves is trained again."""
+    memory.fits = 5
+    once = run("BASE-X", path=tmp_path / "run")
+    memory.fits, memory.steps = 1000, []
+    assert_same_result(run("BASE-X", path=tmp_path / "run"), once, rounding=0)
+    assert memory.steps == []
+
+
 @pytest.mark.parametrize(
     ("fits", "expected"),
     [(2, [1, 2, 6, 3, 1, 2, 3, 1, 2]), (1, [1, 2, 1, 1, 6, 3, 1, 2, 1, 1, 3, 1, 2, 1, 1])],

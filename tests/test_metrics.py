@@ -139,6 +139,13 @@ def test_bootstrap_takes_whole_groups() -> None:
     assert alone.high - alone.low < 0.6 * (once.high - once.low)
 
 
+def test_one_group_has_no_interval() -> None:
+    values = {"m": metrics.mean_statistic(np.arange(5.0))}
+    found = metrics.bootstrap(values, 5, draws=10, seed=0, groups=np.zeros(5))["m"]
+    assert found.value == 2
+    assert np.isnan([found.low, found.high]).all()
+
+
 def test_bootstrap_pairs_statistics_and_forgets_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """All statistics see the same rows, and how many draws are held at once does not matter."""
     values = np.random.default_rng(6).standard_normal(50)

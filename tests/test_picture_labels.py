@@ -228,3 +228,34 @@ def test_columns_may_be_called_as_pictures_are(tmp_path: Path, header: str) -> N
     rest = "," * (header.count(",") - 1)
     table.write_text(f"{header}\n0.png,a{rest}\n1.png,b{rest}\n", encoding="utf-8")
     assert read_labels(table, files).names == ["0.png", "1.png"]
+
+
+def test_na_at_the_end_of_a_row_is_no_hole(tmp_path: Path) -> None:
+    """R's row numbers have no name in the header; a last column of NA is still a column."""
+    path = tmp_path / "r.csv"
+    path.write_text("age,dose,note\n1,50,2.5,NA\n2,60,3.5,NA\n", encoding="utf-8")
+    table = read_table(path)
+    assert table["age"].tolist() == [50, 60]
+    assert table["note"].isna().all()
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(f"a,b\n{'x' * 200_000},2,\ny,4,\n", encoding="utf-8")
+    assert read_table(path)["b"].tolist() == [2, 4]
+
+
+def test_numbers_of_rows_are_no_pictures(tmp_path: Path) -> None:
+    """pandas writes them unasked; 0, 1, … could be names of 0.png, 1.png, … without ending."""
+    names = [f"{i}.png" for i in (2, 0, 1)]
+    files = {f"{i}.png": tmp_path / f"{i}.png" for i in range(3)}
+    table = tmp_path / "labels.csv"
+    pd.DataFrame({"scan": names, "label": ["c", "a", "b"]}).to_csv(table)
+    listing = read_labels(table, files)
+    assert dict(zip(listing.names, listing.labels or [], strict=True)) == {
+        "0.png": "a", "1.png": "b", "2.png": "c",
+    }  # fmt: skip
+    twice = pd.DataFrame({"scan": names, "copy": names[::-1], "label": ["c", "a", "b"]})
+    twice.to_csv(table, index=False)
+    with pytest.raises(InputError, match="cannot be told; name it with --image-column"):
+        read_labels(table, files)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from small_tables import quick, rows
 
+from unmasked import Training
 from unmasked.cli.common import shown
 from unmasked.data.films import file_bar
 from unmasked.engine import progress
@@ -85,3 +88,20 @@ def test_commands_show_bars_on_terminals_and_lines_elsewhere(
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     assert shown(quiet=quiet, json=json) == expected
     assert watched(expected) == (expected == "auto")
+
+
+def test_what_was_finished_before_is_not_said_to_be_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where it had stopped early: 50 epochs were allowed."""
+    said = []
+    for _ in range(2):
+        x, y = rows()
+        quick(
+            training=Training(epochs=50, patience=1, batch_size=20),
+            progress="lines",
+            checkpoint=tmp_path,
+        ).fit(x, y)
+        said.append(capsys.readouterr().err)
+    assert "50 epochs" in said[0]
+    assert said[1] == ""

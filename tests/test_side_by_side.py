@@ -97,6 +97,14 @@ def test_what_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:
     assert tried == {"start", "third", "fourth"}  # what needs the first is left to the run too
 
 
+def test_processes_that_die_while_they_start_leave_all_to_the_run(tmp_path: Path) -> None:
+    """What they read is larger than a pipe holds; the run must not wait until it is taken."""
+    said = _train(Diary(tmp_path, {"every": "die", "more": "x" * 1_000_000}), jobs=4)
+    assert {words.split(" ")[0] for words in said} == {"start", "third", "fourth"}
+    assert all("its process was killed" in words for words in said)
+    assert list(tmp_path.iterdir()) == []
+
+
 _RUN = """
 import sys
 from pathlib import Path

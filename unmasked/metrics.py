@@ -179,7 +179,8 @@ def bootstrap(
     result = {}
     for name, all_draws in joined.items():
         all_draws = all_draws[np.isfinite(all_draws)]
-        low, high = np.percentile(all_draws, [2.5, 97.5]) if len(all_draws) else (np.nan, np.nan)
+        known = len(all_draws) and (groups is None or different > 1)  # one group tells nothing
+        low, high = np.percentile(all_draws, [2.5, 97.5]) if known else (np.nan, np.nan)
         result[name] = Interval(values[name], float(low), float(high))
     return result
 

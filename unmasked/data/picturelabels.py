@@ -223,14 +223,21 @@ def _columns(
 
 
 def _column_of_files(content: pd.DataFrame, files: dict[str, Path]) -> str | None:
-    """The column most of whose cells name pictures."""
-    known = _Names(files)
-    shares = {
-        str(name): sum(bool(known.find(cell.strip())) for cell in cells) / len(content)
-        for name, cells in content.items()
-    }
-    best = max(shares, key=lambda name: shares[name])
-    return best if shares[best] > 0.5 else None
+    """The column most of whose cells name pictures; None if there is none, or two alike.
+
+    Names with their endings count before those without: 0, 1, … may number the rows.
+    """
+    known, whole = _Names(files), {PurePosixPath(name).name.lower() for name in files}
+
+    def shares(cells: pd.Series) -> tuple[float, float]:
+        named = [_plain(cell.strip()) for cell in cells if known.find(cell.strip())]
+        ending = sum(name.split("/")[-1].lower() in whole for name in named)
+        return ending / len(content), len(named) / len(content)
+
+    found = {str(name): shares(cells) for name, cells in content.items()}
+    (best, most), *others = sorted(found.items(), key=lambda item: item[1], reverse=True)
+    alike = bool(others) and others[0][1] == most
+    return best if most[1] > 0.5 and not alike else None
 
 
 class _Names:

@@ -84,9 +84,10 @@ def _csv(path: Path, separator: str, **options: Any) -> pd.DataFrame:
     table = pd.read_csv(path, sep=separator, **options)
     if len(row) <= len(header):
         return table
-    more, named = table.index.nlevels, table.shape[1]
-    names = table.index.to_frame(index=False, name=list(range(more)))
-    beyond = pd.concat([names, table.reset_index(drop=True)], axis=1).iloc[:, named:]
+    written = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)  # NA is no hole
+    more, named = written.index.nlevels, written.shape[1]
+    names: Any = written.index.to_frame(index=False)
+    beyond = pd.concat([names, written.reset_index(drop=True)], axis=1).iloc[:, named:]
     if (beyond.isna() | (beyond == "")).all(axis=None):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)  # that they are left out
@@ -118,6 +119,7 @@ def _written(path: Path, separator: str) -> pd.DataFrame:
 
 def _first_lines(path: Path, separator: str) -> tuple[list[str], list[str]]:
     """The cells of the header and of the first row, as they are written."""
+    csv.field_size_limit(max(csv.field_size_limit(), path.stat().st_size))  # cells may be long
     with open(path, newline="", encoding="utf-8-sig") as file:
         lines = csv.reader(file, delimiter=separator)
         filled = (cells for cells in lines if len(cells) > 1 or "".join(cells).strip())

@@ -174,6 +174,11 @@ class _Job:
             start={name: stack.to(cpu) for name, stack in one.start.items()},
         )
 
+    def in_halves(self) -> bool:
+        """Whether an earlier try, with less memory, went on in halves."""
+        path, first = self.path, self.path_with(1)
+        return path is not None and first is not None and first.exists() and not path.exists()
+
     def path_with(self, ending: str | int) -> Path | None:
         """A checkpoint file of its own for a part of this."""
         path = self.path
@@ -219,6 +224,8 @@ def _fit(job: _Job) -> Trained:
     settings, device, batch = job.settings, job.device, job.training.batch_size
     one = len(settings.seeds) * len(settings.levels) == 1
     assert batch is not None  # resolved by `fit`
+    if not one and job.in_halves():
+        return _in_halves(job)
     whole = job.method.exchanges
     try:
         program = job.program()
@@ -262,6 +269,10 @@ def _fit(job: _Job) -> Trained:
         MemoryWarning,
         stacklevel=3,
     )
+    return _in_halves(job)
+
+
+def _in_halves(job: _Job) -> Trained:
     first, second = job.halves()
     return Trained.join(
         [

@@ -69,6 +69,7 @@ class _Run:
         self.saving = 0.0
         self.total: Tensor | None = None
         self.summed = 0
+        self.finished = False  # before this began
         self.name = ""
         if path is not None:
             m, stacks = program.method, program.stacks
@@ -138,7 +139,7 @@ class _Run:
 
     def run(self, bar: Bar, interrupt: Interrupt) -> bool:
         """Train all phases; whether the user cut it short."""
-        bar.update(self._passed)
+        bar.update(self.passes if self.finished else self._passed)
         while True:
             while self.state.epoch < self._epochs() and bool(self.keeper.active.any()):
                 complete = self._epoch(interrupt)
@@ -374,6 +375,7 @@ class _Run:
 
         self.keeper.load(part("keeper/"), program.device)
         if values["finished"]:
+            self.finished = True
             return True
         if "loss" in tensors:
             self.total, self.summed = tensors["loss"].to(program.device), values["summed"]

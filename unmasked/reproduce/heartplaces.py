@@ -345,7 +345,8 @@ def _shares(
     found = bootstrap(
         statistics, len(rows), draws=draws, seed=seed, differences=differences, groups=patients
     )
-    if count == 1:  # resampling one film tells nothing
+    if count == 1 or (patients is not None and len(np.unique(patients[rows])) == 1):
+        # resampling one film, or one patient's, tells nothing
         found = {name: Interval(one.value, np.nan, np.nan) for name, one in found.items()}
     return {
         place: Share(**{name: found[f"{place} {name}"] for name in Share.__dataclass_fields__})

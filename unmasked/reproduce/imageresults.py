@@ -90,7 +90,8 @@ def read_results(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(
             f"{folder} must hold the results.json of `unmasked reproduce mnist` or `cxr`, but it "
-            f"cannot be read ({error}); run the command that wrote it again."
+            f"cannot be read ({error}): it is damaged, or an earlier version wrote it; run the "
+            "command again."
         ) from error
     return dict(found)
 

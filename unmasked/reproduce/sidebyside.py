@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import torch
 
@@ -41,13 +43,33 @@ class _Worker:
 def train_side_by_side(work: Workshop, explainers: tuple[str, ...], jobs: int) -> None:
     """Train all that a table needs, ``jobs`` at a time; each starts when what it needs is there."""
     waiting = work.tasks(explainers)
+    store = work.place.checkpoints / "workshop.pickle"
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with store.open("wb") as file:
+            pickle.dump(work.silent(), file, protocol=5)
+    except OSError as error:
+        warnings.warn(
+            f"networks are trained one after the other, as {store.parent} cannot be written "
+            f"({error}).",
+            UnmaskedWarning,
+            stacklevel=3,
+        )
+        return
+    try:
+        _train_all(store, waiting, jobs, work.place.show)
+    finally:
+        store.unlink(missing_ok=True)
+
+
+def _train_all(store: Path, waiting: list[Task], jobs: int, show: Show) -> None:
     running: dict[int, _Worker] = {}  # by what tells that the process has ended
     done: set[str] = set()
     count = len(waiting)
-    threads = max(1, torch.get_num_threads() // jobs)
+    threads = max(1, torch.get_num_threads() // min(jobs, count))
     context = multiprocessing.get_context("spawn")  # a copy of a process cannot use its GPU
     resource_tracker.ensure_running()  # or the first start would do so, and let Ctrl-C through
-    with _Names(count, work.place.show) as bar:
+    with _Names(count, show) as bar:
         try:
             while waiting or running:
                 ready = [task for task in waiting if task.after in (None, *done)]
@@ -55,7 +77,7 @@ def train_side_by_side(work: Workshop, explainers: tuple[str, ...], jobs: int) -
                     waiting.remove(task)
                     heard, said = context.Pipe(duplex=False)
                     process = context.Process(
-                        target=_train, args=(work, task, threads, said), daemon=True
+                        target=_train, args=(store, task, threads, said), daemon=True
                     )
                     with _ctrl_c_later():
                         process.start()
@@ -76,8 +98,12 @@ def train_side_by_side(work: Workshop, explainers: tuple[str, ...], jobs: int) -
             _stop(list(running.values()))
 
 
-def _train(work: Workshop, task: Task, threads: int, said: Connection) -> None:
-    """In a process of its own: train into the checkpoint, then tell what there was to tell."""
+def _train(store: Path, task: Task, threads: int, said: Connection) -> None:
+    """In a process of its own: train into the checkpoint, then tell what there was to tell.
+
+    The workshop comes as a file: what is handed over at the start goes through a pipe, on which
+    the run would wait for ever if the process died while it reads hundreds of megabytes.
+    """
     _hear_ctrl_c_while_training()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
@@ -85,7 +111,9 @@ def _train(work: Workshop, task: Task, threads: int, said: Connection) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnmaskedWarning)
         try:
-            work.silent().do(task)
+            with store.open("rb") as file:
+                work: Workshop = pickle.load(file)  # what this very run wrote
+            work.do(task)
         except KeyboardInterrupt:
             said.send(([], _CTRL_C))
             return
