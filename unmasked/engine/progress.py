@@ -107,7 +107,8 @@ class Lines:
         if self._first is None:
             self._first = done
             if done < self._epochs:
-                self._say(f"{self._epochs} epochs" + (f", {done} of them before" if done else ""))
+                count = f"{self._epochs} epoch{'' if self._epochs == 1 else 's'}"
+                self._say(count + (f", {done} of them before" if done else ""))
         elif now - self._said >= _BETWEEN_LINES:
             self._say(f"{done} of {self._epochs} epochs")
             self._said = now
