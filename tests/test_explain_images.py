@@ -382,15 +382,22 @@ def full_begun(out: Path) -> bool:
     return any(out.glob(".checkpoint/*/full.safetensors"))
 
 
-@pytest.mark.parametrize("reached", [selecting, full_begun])
-def test_a_killed_run_resumes_to_the_same_result(reached, tmp_path):
-    lines = write_films(tmp_path / "films", 30)
-    table = write_labels(tmp_path / "l.csv", lines)
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """What to run but for its folder, and the folder of a run that nobody broke off."""
+    place = tmp_path_factory.mktemp("unbroken")
+    table = write_labels(place / "l.csv", write_films(place / "films", 30))
     arguments = [
-        tmp_path / "films", "--labels", table, *FAST, "--epochs", 8, "--sparsity", "0.1,0.5",
+        place / "films", "--labels", table, *FAST, "--epochs", 8, "--sparsity", "0.1,0.5",
         "--quiet", "--out",
     ]  # fmt: skip
-    run(*arguments, tmp_path / "whole")
+    run(*arguments, place / "whole")
+    return arguments, place / "whole"
+
+
+@pytest.mark.parametrize("reached", [selecting, full_begun])
+def test_a_killed_run_resumes_to_the_same_result(reached, unbroken, tmp_path):
+    arguments, whole = unbroken
     process = subprocess.Popen(command(*arguments, tmp_path / "broken"), env=ENVIRONMENT)
     deadline = time.monotonic() + 200
     while (
@@ -403,11 +410,10 @@ def test_a_killed_run_resumes_to_the_same_result(reached, tmp_path):
     assert not (tmp_path / "broken" / "results.json").exists()
     done = run(*arguments, tmp_path / "broken")
     assert done.stdout == done.stderr == ""
-    one, two = (
-        Explanation.load(tmp_path / name / "masks" / "masks.npz") for name in ("whole", "broken")
-    )
+    folders = (whole, tmp_path / "broken")
+    one, two = (Explanation.load(folder / "masks" / "masks.npz") for folder in folders)
     assert (one.probabilities == two.probabilities).all()
-    tables = [(tmp_path / name / "explained.csv").read_text() for name in ("whole", "broken")]
+    tables = [(folder / "explained.csv").read_text() for folder in folders]
     assert tables[0] == tables[1]
 
 
