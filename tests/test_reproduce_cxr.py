@@ -29,6 +29,7 @@ from unmasked.reproduce import images as job
 from unmasked.reproduce.cxr import drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
 from unmasked.reproduce.folder import check_same_run
+from unmasked.reproduce.imagefound import Found
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import (
     EXPLAINERS,
@@ -37,7 +38,6 @@ from unmasked.reproduce.imagerecipes import (
     with_epochs,
 )
 from unmasked.reproduce.imagetables import _paired
-from unmasked.reproduce.imagetraining import Found
 from unmasked.samplers import ConcreteTopK
 from unmasked.superpixels import Superpixels
 

@@ -19,11 +19,12 @@ from unmasked.masking import Zero
 from unmasked.networks import MLP
 from unmasked.reproduce import images as job
 from unmasked.reproduce.imagefigures import View
+from unmasked.reproduce.imagefound import Found
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import ImageRecipe, paper, preset, quick, tuned
 from unmasked.reproduce.images import _choose
 from unmasked.reproduce.imagetables import image_tables
-from unmasked.reproduce.imagetraining import Found, Parts, Rows, Workshop
+from unmasked.reproduce.imagetraining import Parts, Rows, Workshop
 from unmasked.reproduce.mnist import run_mnist
 from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import to_text

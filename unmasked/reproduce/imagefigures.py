@@ -15,7 +15,7 @@ from unmasked.masking import Masker
 from unmasked.pictures import overlay, png, to_rgb
 from unmasked.report.gallery import Card, Picture, write_gallery
 from unmasked.report.page import footer
-from unmasked.reproduce.imagetraining import Found
+from unmasked.reproduce.imagefound import Found
 from unmasked.reproduce.subjects import Subject
 from unmasked.superpixels import Superpixels
 

@@ -36,10 +36,11 @@ from unmasked.report.results import (
 )
 from unmasked.reproduce.folder import begun, check_same_run, mark, run_digest
 from unmasked.reproduce.imagefigures import Drawn, View, write_figures
+from unmasked.reproduce.imagefound import Found, Masks
 from unmasked.reproduce.imagemasks import write_masks
 from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe
 from unmasked.reproduce.imagetables import RANDOM, comparable, image_lead, image_tables
-from unmasked.reproduce.imagetraining import Found, Masks, Parts, Rows, Workshop
+from unmasked.reproduce.imagetraining import Parts, Rows, Workshop
 from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import TABLES, write_tables
 from unmasked.reproduce.rows import Reproduction, result_row

@@ -17,15 +17,16 @@ from torch import Tensor
 
 from unmasked import methods
 from unmasked.engine import Data, Settings, Trained, Training, fit
+from unmasked.engine.checkpoint import fingerprint
 from unmasked.engine.method import Method
 from unmasked.engine.stack import Stack
 from unmasked.evaluation.evaluator import SEED_SHIFT
 from unmasked.masking import Masker, Zero
+from unmasked.reproduce.imagefound import Found, Masks, joined, kept
 from unmasked.reproduce.imagerecipes import ImageRecipe
 from unmasked.reproduce.training import Place
 from unmasked.reproduce.worlds import probabilities, selected
-
-Masks = NDArray[np.bool_]
+from unmasked.samplers import Sampler
 
 
 @dataclass(frozen=True)
@@ -68,21 +69,6 @@ class Parts:
 def label_digest(y: NDArray[np.int64]) -> str:
     """What tells the test images of a table from others."""
     return hashlib.sha256(y.astype("<i8").tobytes()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a method selects and predicts, for each seed and setting.
-
-    masks : for each part, (W, S, R, F). own : P(class | shown), "valid" and "test", (W, S, R, K).
-    """
-
-    method: str
-    settings: list[dict[str, int | float]]
-    masks: dict[str, Masks]
-    own: dict[str, NDArray[np.float64]]
-    epochs: NDArray[np.int64]  # (W, S)
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -210,6 +196,21 @@ class Workshop:
                 self.recipe.options(name),
                 start={} if begun is None else dict.fromkeys(method.learners, begun),
             )
+            pieces.append(self._found(name, tag, trained, sampler, levels))
+        self.seconds[name] = sum(piece.seconds for piece in pieces)
+        return joined(pieces)
+
+    def _found(
+        self, name: str, tag: str, trained: Trained, sampler: Sampler, levels: tuple[float, ...]
+    ) -> Found:
+        """What trained networks select and predict, kept beside them: a GPU rounds otherwise the
+        next time, and readers of masks know the masks that they have learned from."""
+        networks = [trained.stacks[part] for part in ("selector", "predictor")]
+        seen = [rows.x for rows in self.parts.by_name.values()]
+        weights = [t for stack in networks for t in stack.state().values()]
+        run = fingerprint(f"{tag} {levels}", [*weights, *map(torch.from_numpy, seen)])
+
+        def compute() -> Found:
             masks, own = {}, {}
             for part, rows in self.parts.by_name.items():
                 masks[part] = selected(trained, sampler, levels, self._of_every_seed(rows.x))
@@ -217,18 +218,16 @@ class Workshop:
                     own[part] = self.predict(
                         trained.stacks["predictor"], self.recipe.masker, rows.x, masks[part]
                     )
-            pieces.append(
-                Found(
-                    name,
-                    [sampler.named(level) for level in levels],
-                    masks,
-                    own,
-                    np.array(trained.epochs).reshape(len(self.seeds), len(levels)),
-                    trained.seconds,
-                )
+            return Found(
+                name,
+                [sampler.named(level) for level in levels],
+                masks,
+                own,
+                np.array(trained.epochs).reshape(len(self.seeds), len(levels)),
+                trained.seconds,
             )
-        self.seconds[name] = sum(piece.seconds for piece in pieces)
-        return _joined(pieces)
+
+        return kept(self.place.checkpoint(f"selections of {tag}"), run, compute)
 
     def readers(self, name: str, found: Found) -> NDArray[np.float64]:
         """P(class | mask alone) on test images, (W, S, R, K): what the choice itself gives away."""
@@ -270,18 +269,3 @@ class Workshop:
 
 def _evaluator_tag(ending: str) -> str:
     return f"EVAL-X{ending}"
-
-
-def _joined(pieces: list[Found]) -> Found:
-    """The settings of several programs, in order."""
-    first = pieces[0]
-    if len(pieces) == 1:
-        return first
-    return Found(
-        first.method,
-        [setting for piece in pieces for setting in piece.settings],
-        {part: np.concatenate([p.masks[part] for p in pieces], axis=1) for part in first.masks},
-        {part: np.concatenate([p.own[part] for p in pieces], axis=1) for part in first.own},
-        np.concatenate([p.epochs for p in pieces], axis=1),
-        sum(p.seconds for p in pieces),
-    )
