@@ -127,6 +127,23 @@ def test_a_place_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> No
     assert (tmp_path / "file").read_text() == "in the way"
 
 
+def test_a_full_disk_keeps_the_last_checkpoint_and_no_half_of_the_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+
+    def half(tensors: Any, file: Path, **_: Any) -> None:
+        file.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", half)
+    with pytest.raises(OutputError, match="No space left") as caught:
+        checkpoint.write(path, "run", {}, {"x": torch.ones(1)})
+    assert_one_sentence(str(caught.value), path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == before
+
+
 def test_what_is_read_lies_where_tensors_lie(tmp_path: Path) -> None:
     """On some processors a sum depends on its numbers' address: it must not on a restart."""
     sizes = (1, 3, 5, 7, 11)

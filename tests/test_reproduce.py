@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from small_tables import assert_one_sentence
 
 from unmasked import MLP, InputError, OutputError, Training
@@ -22,6 +23,7 @@ from unmasked.engine.step import Stepper
 from unmasked.masking import Token
 from unmasked.metrics import auroc, hits, log_likelihoods, selection_quality
 from unmasked.reproduce import synthetic as job
+from unmasked.reproduce import training
 from unmasked.reproduce.recipes import (
     EXPLAINERS,
     PRESETS,
@@ -31,10 +33,10 @@ from unmasked.reproduce.recipes import (
     quick,
     with_epochs,
 )
+from unmasked.reproduce.selections import Selections
 from unmasked.reproduce.synthetic import NO_CONTROL_FLOW, Reproduction, run_synthetic
 from unmasked.reproduce.training import (
     Place,
-    Selections,
     train_collection,
     train_evaluator,
     train_explainer,
@@ -382,6 +384,30 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert written["rows"] == plain.rows
     assert not (tmp_path / ".checkpoint").exists()
     assert (plain.resumed, resumed.resumed) == (False, True)
+
+
+def test_a_run_killed_after_roar_goes_on_where_selectors_round_otherwise_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU near a half: ROAR has learned from masks that would not come again."""
+    steady, calls = training.selected, iter(range(1000))
+
+    def rounded_otherwise(*given: Any) -> NDArray[np.bool_]:
+        masks = steady(*given)
+        masks.reshape(-1)[next(calls)] ^= True
+        return masks
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "selected", rounded_otherwise)
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "write_tables", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, **PLAIN)
+    assert list(tmp_path.rglob("roar.safetensors"))
+    run(tmp_path, **PLAIN)
+    assert (tmp_path / "results.json").is_file()
 
 
 def test_a_method_killed_in_the_middle_goes_on_from_its_last_epoch(

@@ -29,7 +29,6 @@ from unmasked.reproduce import images as job
 from unmasked.reproduce.cxr import drawn_films, run_cxr
 from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
 from unmasked.reproduce.folder import check_same_run
-from unmasked.reproduce.imagefound import Found
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import (
     EXPLAINERS,
@@ -38,6 +37,7 @@ from unmasked.reproduce.imagerecipes import (
     with_epochs,
 )
 from unmasked.reproduce.imagetables import _paired
+from unmasked.reproduce.selections import Selections
 from unmasked.samplers import ConcreteTopK
 from unmasked.superpixels import Superpixels
 
@@ -189,7 +189,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> 
     kept = tmp_path / "out" / ".checkpoint"
 
     class Stops(job.Workshop):
-        def explainer(self, name: str) -> Found:
+        def explainer(self, name: str) -> Selections:
             if name == "L2X" and not asked:
                 asked.append(name)
                 raise KeyboardInterrupt

@@ -19,7 +19,6 @@ from unmasked.masking import Zero
 from unmasked.networks import MLP
 from unmasked.reproduce import images as job
 from unmasked.reproduce.imagefigures import View
-from unmasked.reproduce.imagefound import Found
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagerecipes import ImageRecipe, paper, preset, quick, tuned
 from unmasked.reproduce.images import _choose
@@ -28,6 +27,7 @@ from unmasked.reproduce.imagetraining import Parts, Rows, Workshop
 from unmasked.reproduce.mnist import run_mnist
 from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import to_text
+from unmasked.reproduce.selections import Selections
 from unmasked.reproduce.subjects import CXR, MNIST, Subject
 from unmasked.reproduce.training import Place
 
@@ -150,7 +150,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> 
     asked = []
 
     class Stops(job.Workshop):
-        def explainer(self, name: str) -> Found:
+        def explainer(self, name: str) -> Selections:
             if name == "INVASE" and not asked:
                 asked.append(name)
                 raise KeyboardInterrupt
@@ -177,7 +177,9 @@ def test_readers_see_the_choice_and_nothing_else(tmp_path: Path) -> None:
         codes[name] = (np.arange(features) == 2 * y[:, None])[None, None]
         chances[name] = (random.uniform(size=(count, features)) < 0.5)[None, None]
     both = {name: np.concatenate([codes[name], chances[name]], axis=1) for name in parts}
-    found = Found("REAL-X", [{"sparsity": 1.0}, {"sparsity": 2.0}], both, {}, np.zeros((1, 2)), 0.0)
+    found = Selections(
+        "REAL-X", [{"sparsity": 1.0}, {"sparsity": 2.0}], both, {}, np.zeros((1, 2)), 0.0
+    )
     recipe = tiny(training=Training(epochs=30, batch_size=50, learning_rate=1e-2))
     place = Place("cpu", tmp_path, False)
     read = Workshop(recipe, Parts(**parts, shape=(1, SIDE, SIDE)), (0,), place).readers("a", found)
@@ -190,7 +192,7 @@ def test_readers_see_the_choice_and_nothing_else(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- the paper's rule
 
 
-def candidates(accuracies: list[float], fractions: list[float]) -> tuple[Found, Rows]:
+def candidates(accuracies: list[float], fractions: list[float]) -> tuple[Selections, Rows]:
     """One seed; settings whose validation accuracy and fraction shown are as given."""
     rows = 100
     y = np.zeros(rows, dtype=np.int64)
@@ -203,7 +205,7 @@ def candidates(accuracies: list[float], fractions: list[float]) -> tuple[Found, 
     settings: list[dict[str, int | float]] = [
         {"sparsity": float(s)} for s in range(len(accuracies))
     ]
-    found = Found("REAL-X", settings, {"valid": masks}, {"valid": own}, np.zeros((1, 1)), 0.0)
+    found = Selections("REAL-X", settings, {"valid": masks}, {"valid": own}, np.zeros((1, 1)), 0.0)
     return found, Rows(np.zeros((rows, 4), dtype=np.float32), y, 2)
 
 

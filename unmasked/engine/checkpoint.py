@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def write(path: Path, run: str, values: dict[str, Any], tensors: dict[str, Tenso
             os.fsync(handle.fileno())
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)  # half a file on a full disk only makes it fuller
         raise _unwritable(path, error) from error
 
 

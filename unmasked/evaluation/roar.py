@@ -55,7 +55,9 @@ class Roar(TableEvaluator, NetworkEstimator):
     ) -> Roar:
         """Learn p(y | what ``masks`` show of the training rows).
 
-        masks : the explanation of the rows of X; without it everything is shown.
+        masks : the explanation of the rows of X; without it everything is shown. A run that goes on
+            from a checkpoint needs the same ones: save an explanation that was made on a GPU, where
+            a cell near the threshold may fall on its other side the next time.
         validation : (X, y, masks) to validate on, instead of a share of the rows.
         """
         if validation is not None and not isinstance(validation, tuple | list):

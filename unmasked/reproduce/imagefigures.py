@@ -15,11 +15,11 @@ from unmasked.masking import Masker
 from unmasked.pictures import overlay, png, to_rgb
 from unmasked.report.gallery import Card, Picture, write_gallery
 from unmasked.report.page import footer
-from unmasked.reproduce.imagefound import Found
+from unmasked.reproduce.selections import Selections
 from unmasked.reproduce.subjects import Subject
 from unmasked.superpixels import Superpixels
 
-Drawn = Mapping[str, tuple[Found, NDArray[np.int64]]]
+Drawn = Mapping[str, tuple[Selections, NDArray[np.int64]]]
 """For each method, what it found and the chosen setting of each seed."""
 
 
@@ -64,7 +64,7 @@ def write_figures(
     )
 
 
-def _single(drawn: Drawn) -> tuple[Found, int] | None:
+def _single(drawn: Drawn) -> tuple[Selections, int] | None:
     if "L2X" not in drawn:
         return None
     found, _ = drawn["L2X"]
@@ -103,7 +103,7 @@ def sample_figure(view: View, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
     return figure
 
 
-def _setting(found: Found, chosen: NDArray[np.int64]) -> str:
+def _setting(found: Selections, chosen: NDArray[np.int64]) -> str:
     ((name, value),) = found.settings[int(chosen[0])].items()
     return f"{'λ' if name == 'sparsity' else name} = {value:g}"
 

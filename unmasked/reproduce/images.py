@@ -36,7 +36,6 @@ from unmasked.report.results import (
 )
 from unmasked.reproduce.folder import begun, check_same_run, mark, run_digest
 from unmasked.reproduce.imagefigures import Drawn, View, write_figures
-from unmasked.reproduce.imagefound import Found, Masks
 from unmasked.reproduce.imagemasks import write_masks
 from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe
 from unmasked.reproduce.imagetables import RANDOM, comparable, image_lead, image_tables
@@ -44,6 +43,7 @@ from unmasked.reproduce.imagetraining import Parts, Rows, Workshop
 from unmasked.reproduce.recipes import check_grid
 from unmasked.reproduce.render import TABLES, write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
+from unmasked.reproduce.selections import Masks, Selections
 from unmasked.reproduce.sidebyside import train_side_by_side
 from unmasked.reproduce.subjects import Subject
 from unmasked.reproduce.training import Place
@@ -113,7 +113,7 @@ def run_images(
     judges = {ending: work.evaluator(ending) for ending in recipe.evaluators}
     rows = _full_rows(work, subject, full, judges)
     accuracies = _validation_accuracy(work, full)
-    drawn: dict[str, tuple[Found, NDArray[np.int64]]] = {}
+    drawn: dict[str, tuple[Selections, NDArray[np.int64]]] = {}
     for name in explainers:
         found = work.explainer(name)
         chosen, reasons = _choose(found, parts.valid, recipe.tolerance, accuracies)
@@ -156,7 +156,7 @@ def _everything(work: Workshop, rows: int) -> Masks:
 
 
 def _choose(
-    found: Found, valid: Rows, tolerance: float, accuracies: list[float]
+    found: Selections, valid: Rows, tolerance: float, accuracies: list[float]
 ) -> tuple[NDArray[np.int64], list[str]]:
     """For each seed the setting by the paper's rule, and why."""
     chosen, reasons = [], []
@@ -242,7 +242,7 @@ def _of_truth(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> dict[str, f
 def _rows(
     work: Workshop,
     subject: Subject,
-    found: Found,
+    found: Selections,
     chosen: NDArray[np.int64],
     reasons: list[str],
     judges: dict[str, Trained],

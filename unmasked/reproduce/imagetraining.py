@@ -17,13 +17,12 @@ from torch import Tensor
 
 from unmasked import methods
 from unmasked.engine import Data, Settings, Trained, Training, fit
-from unmasked.engine.checkpoint import fingerprint
 from unmasked.engine.method import Method
 from unmasked.engine.stack import Stack
 from unmasked.evaluation.evaluator import SEED_SHIFT
 from unmasked.masking import Masker, Zero
-from unmasked.reproduce.imagefound import Found, Masks, joined, kept
 from unmasked.reproduce.imagerecipes import ImageRecipe
+from unmasked.reproduce.selections import Masks, Selections, joined, kept
 from unmasked.reproduce.training import Place
 from unmasked.reproduce.worlds import probabilities, selected
 from unmasked.samplers import Sampler
@@ -181,9 +180,9 @@ class Workshop:
         self.seconds[tag] = trained.seconds
         return trained.stacks["predictor"]
 
-    def explainer(self, name: str) -> Found:
+    def explainer(self, name: str) -> Selections:
         """Train a method in all settings and select on all images."""
-        pieces: list[Found] = []
+        pieces: list[Selections] = []
         begun = self._start(name) if name in self.recipe.warm else None
         for method, levels in self.recipe.programs(name):
             assert method.selector is not None
@@ -202,15 +201,10 @@ class Workshop:
 
     def _found(
         self, name: str, tag: str, trained: Trained, sampler: Sampler, levels: tuple[float, ...]
-    ) -> Found:
-        """What trained networks select and predict, kept beside them: a GPU rounds otherwise the
-        next time, and readers of masks know the masks that they have learned from."""
-        networks = [trained.stacks[part] for part in ("selector", "predictor")]
-        seen = [rows.x for rows in self.parts.by_name.values()]
-        weights = [t for stack in networks for t in stack.state().values()]
-        run = fingerprint(f"{tag} {levels}", [*weights, *map(torch.from_numpy, seen)])
+    ) -> Selections:
+        """What trained networks select and predict, once."""
 
-        def compute() -> Found:
+        def compute() -> Selections:
             masks, own = {}, {}
             for part, rows in self.parts.by_name.items():
                 masks[part] = selected(trained, sampler, levels, self._of_every_seed(rows.x))
@@ -218,7 +212,7 @@ class Workshop:
                     own[part] = self.predict(
                         trained.stacks["predictor"], self.recipe.masker, rows.x, masks[part]
                     )
-            return Found(
+            return Selections(
                 name,
                 [sampler.named(level) for level in levels],
                 masks,
@@ -227,13 +221,15 @@ class Workshop:
                 trained.seconds,
             )
 
-        return kept(self.place.checkpoint(f"selections of {tag}"), run, compute)
+        path = self.place.checkpoint(f"selections of {tag}")
+        images = (torch.from_numpy(rows.x) for rows in self.parts.by_name.values())
+        return kept(path, f"{tag} {levels}", trained, images, compute)
 
-    def readers(self, name: str, found: Found) -> NDArray[np.float64]:
+    def readers(self, name: str, found: Selections) -> NDArray[np.float64]:
         """P(class | mask alone) on test images, (W, S, R, K): what the choice itself gives away."""
         return np.stack([self._readers_of(name, found, w) for w in range(len(self.seeds))])
 
-    def _readers_of(self, name: str, found: Found, w: int) -> NDArray[np.float64]:
+    def _readers_of(self, name: str, found: Selections, w: int) -> NDArray[np.float64]:
         """The readers of one seed, one for each setting: masks of all images are large."""
         parts, settings = self.parts, range(found.masks["train"].shape[1])
         train, valid = (

@@ -15,7 +15,7 @@ from unmasked.engine import Trained
 from unmasked.evaluation.collection import run_each, subset_numbers
 from unmasked.metrics import label_scores, selection_quality
 from unmasked.reproduce.recipes import Recipe
-from unmasked.reproduce.training import Selections
+from unmasked.reproduce.selections import Selections
 from unmasked.reproduce.worlds import World, inputs_of, predicted
 
 Masks = NDArray[np.bool_]

@@ -26,10 +26,10 @@ from unmasked.reproduce.lead import lead
 from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, FEATURES, Recipe, check_grid
 from unmasked.reproduce.render import TABLES, write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
+from unmasked.reproduce.selections import Selections
 from unmasked.reproduce.tables import tables
 from unmasked.reproduce.training import (
     Place,
-    Selections,
     train_collection,
     train_evaluator,
     train_explainer,

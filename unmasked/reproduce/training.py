@@ -17,6 +17,7 @@ from unmasked.engine import Settings, Trained, Training, fit, restart_seeds
 from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import MEMBER_SHIFT, SEED_SHIFT
 from unmasked.reproduce.recipes import FEATURES, Recipe
+from unmasked.reproduce.selections import Selections, kept
 from unmasked.reproduce.worlds import PARTS, World, data_of, inputs_of, predicted, selected
 
 
@@ -30,24 +31,6 @@ class Place:
 
     def checkpoint(self, name: str) -> Path:
         return self.checkpoints / f"{name.lower()}.safetensors"
-
-
-@dataclass(frozen=True)
-class Selections:
-    """What a method selects and predicts, for all worlds and settings.
-
-    settings : each level under its name, such as {"k": 4}.
-    masks : for each part of the rows, (W, S, R, F).
-    own : P(y = 1 | what is shown) under the method's own predictor, "valid" and "test", (W, S, R).
-    """
-
-    method: str
-    levels: tuple[float, ...]
-    settings: list[dict[str, int | float]]
-    masks: dict[str, NDArray[np.bool_]]
-    own: dict[str, NDArray[np.float64]]
-    epochs: NDArray[np.int64]
-    seconds: float
 
 
 def _train(
@@ -96,26 +79,25 @@ def train_explainer(name: str, recipe: Recipe, worlds: list[World], place: Place
     trained = _train(name, recipe, Settings(levels, seeds), repeated, place)
     best = trained.best_restarts(len(starts), len(levels))  # (W, S)
 
-    def kept(values: NDArray[Any]) -> NDArray[Any]:
+    inputs = {part: inputs_of(repeated, part) for part in PARTS}
+
+    def best_of(values: NDArray[Any]) -> NDArray[Any]:
         """(W · restarts, S, …) -> (W, S, …)."""
         return values.reshape(-1, *values.shape[2:])[best]
 
-    masks, own = {}, {}
-    for part in PARTS:
-        x = inputs_of(repeated, part)
-        every = selected(trained, sampler, levels, x)
-        masks[part] = kept(every)
-        if part != "train":
-            own[part] = kept(predicted(trained.stacks["predictor"], recipe.masker, x, every))
-    return Selections(
-        name,
-        levels,
-        [sampler.named(level) for level in levels],
-        masks,
-        own,
-        np.array(trained.epochs)[best],
-        trained.seconds,
-    )
+    def compute() -> Selections:
+        masks, own = {}, {}
+        for part, x in inputs.items():
+            every = selected(trained, sampler, levels, x)
+            masks[part] = best_of(every)
+            if part != "train":
+                own[part] = best_of(predicted(trained.stacks["predictor"], recipe.masker, x, every))
+        settings = [sampler.named(level) for level in levels]
+        epochs = np.array(trained.epochs)[best]
+        return Selections(name, settings, masks, own, epochs, trained.seconds)
+
+    path = place.checkpoint(f"selections of {name}")
+    return kept(path, f"{name} {levels} {best.tolist()}", trained, inputs.values(), compute)
 
 
 def train_evaluator(name: str, recipe: Recipe, worlds: list[World], place: Place) -> Trained:

@@ -1,4 +1,4 @@
-"""What methods select on a table's images is kept: a GPU may round otherwise the next time."""
+"""What methods select on a table's rows is kept: a GPU may round otherwise the next time."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from small_cxr import FILMS, OPTIONS, PARTS, tiny
 
+from unmasked import methods
+from unmasked.engine import Data, Settings, Trained, Training, fit
 from unmasked.errors import SavedError
+from unmasked.masking import Token
+from unmasked.networks import MLP
 from unmasked.reproduce import images as job
 from unmasked.reproduce import imagetraining
 from unmasked.reproduce.cxr import _parts, run_cxr
-from unmasked.reproduce.imagefound import Found, kept
 from unmasked.reproduce.imagetraining import Parts, Workshop
+from unmasked.reproduce.selections import Selections, kept
 from unmasked.reproduce.training import Place
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def _found() -> Found:
+def _found() -> Selections:
     """Two seeds, three settings, eleven features: not a whole number of bytes."""
     rng = np.random.default_rng(0)
     masks = {
@@ -29,10 +34,10 @@ def _found() -> Found:
     }
     own = {part: rng.random((2, 3, masks[part].shape[2], 2)) for part in ("valid", "test")}
     settings: list[dict[str, int | float]] = [{"k": 1}, {"k": 2}, {"k": 3}]
-    return Found("L2X", settings, masks, own, rng.integers(0, 9, (2, 3)), 1.5)
+    return Selections("L2X", settings, masks, own, rng.integers(0, 9, (2, 3)), 1.5)
 
 
-def _same(one: Found, other: Found) -> None:
+def _same(one: Selections, other: Selections) -> None:
     assert (one.method, one.settings, one.seconds) == (other.method, other.settings, other.seconds)
     np.testing.assert_array_equal(one.epochs, other.epochs)
     for mine, theirs in ((one.masks, other.masks), (one.own, other.own)):
@@ -42,18 +47,40 @@ def _same(one: Found, other: Found) -> None:
             np.testing.assert_array_equal(values, theirs[part])
 
 
-def test_what_is_read_back_is_what_was_found_to_the_last_bit(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    x, y = torch.rand(20, 3, generator=torch.Generator().manual_seed(0)), torch.eye(2)[[0, 1] * 10]
+    data, training = Data(x, y), Training(epochs=1, batch_size=10)
+    return fit(methods.full(Token(), MLP((4,))), Settings(), data, data, training, show=False)
+
+
+ROWS = [torch.arange(6.0).reshape(2, 3)]
+
+
+def test_what_is_read_back_is_what_was_found_to_the_last_bit(
+    tmp_path: Path, trained: Trained
+) -> None:
     path = tmp_path / "selections of l2x.safetensors"
-    first = kept(path, "a run", _found)
+    first = kept(path, "L2X", trained, ROWS, _found)
     _same(first, _found())
-    _same(kept(path, "a run", lambda: pytest.fail("computed again")), first)
+    again = kept(path, "L2X", trained, ROWS, lambda: pytest.fail("computed again"))
+    _same(again, first)
+    assert again.levels == (1.0, 2.0, 3.0)
 
 
-def test_what_another_run_kept_is_refused(tmp_path: Path) -> None:
+def test_what_was_kept_of_others_is_refused(tmp_path: Path, trained: Trained) -> None:
     path = tmp_path / "selections of l2x.safetensors"
-    kept(path, "a run", _found)
-    with pytest.raises(SavedError, match="belongs to a run with other data or options"):
-        kept(path, "another", _found)
+    kept(path, "L2X", trained, ROWS, _found)
+    data = Data(torch.ones(20, 3), torch.eye(2)[[0, 1] * 10])
+    training = Training(epochs=1, batch_size=10)
+    other = fit(methods.full(Token(), MLP((4,))), Settings(), data, data, training, show=False)
+    for name, networks, rows in (
+        ("L2X 2", trained, ROWS),
+        ("L2X", other, ROWS),
+        ("L2X", trained, [ROWS[0] + 1]),
+    ):
+        with pytest.raises(SavedError, match="belongs to a run with other data or options"):
+            kept(path, name, networks, rows, _found)
 
 
 def _unsteady(monkeypatch: pytest.MonkeyPatch) -> None:

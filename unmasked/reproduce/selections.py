@@ -1,11 +1,16 @@
-"""What a method selects and predicts on the images of a table, and a file that keeps it.
+"""What a method selects and predicts on the rows of a table, and a file that keeps it.
 
-Axes in the comments: W seeds, S settings, R images, F features, K classes.
+Networks that were read back from a checkpoint need not select as they did when they were trained:
+on a GPU sums may be rounded otherwise, and a probability near ½ falls on the other side. What has
+learned from the first selections (readers of masks, ROAR) would not know the second. So they are
+made once.
+
+Axes in the comments: W worlds (seeds, data sets), S settings, R rows, F features, K classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,17 +19,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unmasked.engine import checkpoint
+from unmasked.engine import Trained, checkpoint
 
 Masks = NDArray[np.bool_]
-_BY_PART = ("masks", "own")  # what there is for each part of the images
+_BY_PART = ("masks", "own")  # what there is for each part of the rows
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a method selects and predicts, for each seed and setting.
+class Selections:
+    """What a method selects and predicts, for all worlds and settings.
 
-    masks : for each part, (W, S, R, F). own : P(class | shown), "valid" and "test", (W, S, R, K).
+    settings : each level under its name, such as {"k": 4}.
+    masks : for each part of the rows, (W, S, R, F).
+    own : what the method's own predictor says of "valid" and "test" rows from what is shown:
+        P(class), (W, S, R, K), or P(y = 1), (W, S, R).
     """
 
     method: str
@@ -34,12 +42,25 @@ class Found:
     epochs: NDArray[np.int64]  # (W, S)
     seconds: float
 
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """λ or k of each setting."""
+        return tuple(float(next(iter(setting.values()))) for setting in self.settings)
 
-def kept(path: Path, run: str, compute: Callable[[], Found]) -> Found:
+
+def kept(
+    path: Path,
+    name: str,
+    trained: Trained,
+    rows: Iterable[Tensor],
+    compute: Callable[[], Selections],
+) -> Selections:
     """What ``compute`` gives, read back from ``path`` where a run has kept it there.
 
-    run : a digest of all that it depends on; what another run has kept is refused.
+    name, trained, rows : what it depends on; what was kept of others is refused.
     """
+    weights = [t for stack in trained.stacks.values() for t in stack.state().values()]
+    run = checkpoint.fingerprint(name, [*weights, *rows])
     content = checkpoint.read(path, run)
     if content is None:
         found = compute()
@@ -56,14 +77,14 @@ def kept(path: Path, run: str, compute: Callable[[], Found]) -> Found:
     values, tensors = content
     packed, own = ({p: tensors[f"{what} {p}"].numpy() for p in values[what]} for what in _BY_PART)
     masks = {
-        part: np.unpackbits(bits, axis=-1, count=values["features"]).astype(bool)
+        part: np.unpackbits(bits, axis=-1, count=values["features"]).view(bool)
         for part, bits in packed.items()
     }
     epochs = tensors["epochs"].numpy()
-    return Found(values["method"], values["settings"], masks, own, epochs, values["seconds"])
+    return Selections(values["method"], values["settings"], masks, own, epochs, values["seconds"])
 
 
-def _tensors(found: Found) -> dict[str, Tensor]:
+def _tensors(found: Selections) -> dict[str, Tensor]:
     """Eight features of a mask in a byte."""
     masks = {f"masks {part}": np.packbits(masks, axis=-1) for part, masks in found.masks.items()}
     own = {f"own {part}": values for part, values in found.own.items()}
@@ -71,12 +92,12 @@ def _tensors(found: Found) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 
-def joined(pieces: list[Found]) -> Found:
+def joined(pieces: list[Selections]) -> Selections:
     """The settings of several programs, in order."""
     first = pieces[0]
     if len(pieces) == 1:
         return first
-    return Found(
+    return Selections(
         first.method,
         [setting for piece in pieces for setting in piece.settings],
         {part: np.concatenate([p.masks[part] for p in pieces], axis=1) for part in first.masks},
