@@ -251,7 +251,7 @@ def test_what_is_no_npz_file_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(InputError) as caught:
             chest_xray(path)
-        message(caught, path, ";")
+        message(caught, path, "cannot be read (it is none, or only the beginning of one);")
     with pytest.raises(InputError) as caught:
         chest_xray(tmp_path / "one.npy")
     message(caught, tmp_path / "one.npy", "has no jpeg, offsets")

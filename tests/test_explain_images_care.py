@@ -178,7 +178,14 @@ def test_columns_of_no_table_are_refused(
         (
             ["0", "0.0", "1", "nan", "NaN", "-"],
             ["6 pictures: 1 of '-', 1 of '0', 1 of '0.0', 1 of '1', 1 of 'NaN', 1 of 'nan'.",
-             "The labels '0' and '0.0' are the same number but count as two classes."],
+             "The labels '0' and '0.0' are the same number but count as two classes.",
+             "The labels 'NaN' and 'nan' differ in capitals only but count as two classes."],
+        ),
+        (
+            ["Sick", "sick", "well", "SICK"],
+            ["4 pictures: 1 of 'SICK', 1 of 'Sick', 1 of 'sick', 1 of 'well'.",
+             "The labels 'SICK', 'Sick' and 'sick' differ in capitals only but count as 3 "
+             "classes."],
         ),
         (
             ["1", "01", "1.0", "9007199254740993", "9007199254740992"],

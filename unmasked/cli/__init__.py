@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -47,4 +49,12 @@ app.add_typer(study, name="study")
 
 def main() -> None:
     """Entry point of the ``unmasked`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # names of files need not be text everywhere
+            stream.reconfigure(errors="backslashreplace")
+    empty = next((w for w in sys.argv[1:] if not w or (w[:2] == "--" and w[-1] == "=")), None)
+    if empty is not None:  # as a path it would be the folder that one is in
+        what = f"{empty} has no value" if empty else "an argument is empty"
+        typer.echo(f"error: {what}, perhaps for a variable that is not set; give one.", err=True)
+        sys.exit(2)
     app()

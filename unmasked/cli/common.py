@@ -54,7 +54,7 @@ def only_run(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     user = os.getuid() if hasattr(os, "getuid") else 0
-    own = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    own = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     try:
         lock = FileLock(Path(tempfile.gettempdir()) / f"unmasked-{user}-{own}.lock", timeout=0)
         lock.acquire()

@@ -100,9 +100,7 @@ def explain_images(
     masks, the fitted model, results.json, gallery.html and material for a reader study. With
     --model, explains new pictures instead.
     """
-    where = folder.resolve()
-    target = where.with_name(f"{where.name}-explained") if out is None else out
-    with one_sentence_errors(RESUME), only_run(target):
+    with one_sentence_errors(RESUME), only_run(target := _target(folder, out)):
         if model is None and labels is None:
             raise InputError(
                 "either --labels (a table of file names and labels) or --model (a saved "
@@ -153,6 +151,17 @@ def explain_images(
             quiet=quiet,
             more=[] if result.scores is None else [f"\n{result.scores}"],
         )
+
+
+def _target(folder: Path, out: Path | None) -> Path:
+    """The output folder, by default beside the pictures'."""
+    where = folder.resolve()
+    if out is None and not where.name:
+        raise InputError(
+            f"results cannot be written beside {folder}, as they would be by default; choose a "
+            "folder with --out."
+        )
+    return where.with_name(f"{where.name}-explained") if out is None else out
 
 
 def _check_beside_model(context: typer.Context) -> None:

@@ -31,6 +31,19 @@ def is_dicom(start: bytes) -> bool:
     return start[_PREAMBLE : _PREAMBLE + 4] == _MAGIC
 
 
+def begins_with_an_element(start: bytes) -> bool:
+    """Whether a file begins with DICOM data at once, as those of old archives do: a low element of
+    group 2 or 8, and then the kind of its value in two letters or, unsaid, a small length.
+
+    >>> begins_with_an_element(b"\\x08\\x00\\x05\\x00CS"), begins_with_an_element(b"\\x08\\x00text")
+    (True, False)
+    """
+    group, element = (int.from_bytes(start[at : at + 2], "little") for at in (0, 2))
+    kind, length = start[4:6], int.from_bytes(start[4:8], "little")
+    told = len(kind) == 2 and kind.isalpha() and kind.isupper()
+    return group in (2, 8) and element < 0x100 and len(start) >= 6 and (told or length <= 64)
+
+
 def header(path: Path) -> Any:
     """Everything of a file but its pixels."""
     return _read(path, stop_before_pixels=True)

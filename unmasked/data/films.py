@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
@@ -201,6 +201,10 @@ def read_arrays(path: Path, wanted: dict[str, tuple[str, int]]) -> dict[str, NDA
     result = {}
     try:
         with open(path, "rb") as file:
+            numpys = file.read(6) == b"\x93NUMPY"
+            if not numpys and not is_zipfile(file):  # numpy takes anything else for pickled data
+                raise ValueError("it is none, or only the beginning of one")
+            file.seek(0)
             content = np.load(file, allow_pickle=False)
             there = content.files if isinstance(content, NpzFile) else []
             missing = [name for name in wanted if name not in there]

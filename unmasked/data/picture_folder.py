@@ -21,8 +21,9 @@ from sklearn.model_selection import StratifiedGroupKFold
 
 from unmasked.data.films import file_bar, threads
 from unmasked.data.picturecache import cached_pictures
-from unmasked.data.picturefiles import FITS, NO_PICTURE, Fit, Look, Plan, kind_of, look
+from unmasked.data.picturefiles import FITS, NO_PICTURE, Fit, Look, Plan, look
 from unmasked.data.picturelabels import Listing, Skipped, read_labels
+from unmasked.data.picturelisting import list_pictures
 from unmasked.data.stored import StoredImages
 from unmasked.data.tables import split_table
 from unmasked.errors import InputError
@@ -90,20 +91,22 @@ def find_pictures(
     training : whether all classes and enough pictures must be there.
     """
     check_plan(size, fit)
-    files, others = _files(folder)
+    files = list_pictures(folder)
     if labels is None:
-        unusable = [name for name in others if name.lower().endswith(_OTHER_PICTURES)]
+        unusable = [name for name in files.others if name.lower().endswith(_OTHER_PICTURES)]
         skipped = [Skipped(name, NO_PICTURE) for name in unusable]
-        listing = Listing(list(files.values()), list(files), skipped=skipped)
+        pictures = files.pictures
+        listing = Listing(list(pictures.values()), list(pictures), skipped=skipped)
     else:
         listing = read_labels(
             labels,
-            files,
-            others=others,
+            files.pictures,
+            others=files.others,
             image_column=image_column,
             label_column=label_column,
             group=group,
         )
+    listing.skipped[:0] = files.skipped
     if training:
         _check_classes(listing, folder)
     listing, looks = _looked(listing, progress)
@@ -215,29 +218,6 @@ def check_plan(size: int, fit: str) -> None:
         )
     if fit not in FITS:
         raise InputError(f"--fit must be one of {', '.join(FITS)} but is {fit!r}.")
-
-
-def _files(folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """The pictures of a folder and the folders in it, by their paths below it, in order; and the
-    names of other files."""
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise InputError(f"{folder} must be a folder of pictures but {what}; check the path.")
-    files, others = {}, []
-    for path in sorted(folder.rglob("*")):
-        below = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in below.parts)
-        if not hidden and path.is_file():
-            if kind_of(path) == "other":
-                others.append(below.as_posix())
-            else:
-                files[below.as_posix()] = path
-    if not files:
-        raise InputError(
-            f"the folder {folder} must hold PNG, JPEG or DICOM pictures but holds none; name "
-            "another folder."
-        )
-    return files, others
 
 
 def _looked(listing: Listing, progress: Progress) -> tuple[Listing, list[Look]]:

@@ -92,13 +92,17 @@ def kind_of(path: Path) -> Literal["dicom", "picture", "other"]:
         return "dicom"
     if suffix in SUFFIXES:
         return "picture"
-    if suffix and not suffix[1:].isdigit():  # 1.2.840.….7 is how DICOM files are often called
-        return "other"
     try:
         with open(path, "rb") as file:
-            return "dicom" if dicom.is_dicom(file.read(132)) else "other"
+            start = file.read(132)
     except OSError:
         return "other"
+    if _is_picture(start):
+        return "picture"
+    bare = not suffix or suffix[1:].isdigit()  # 1.2.840.….7 is how DICOM files are often called
+    if dicom.is_dicom(start) or (bare and dicom.begins_with_an_element(start)):
+        return "dicom"
+    return "other"
 
 
 def look(path: Path) -> Look | str:

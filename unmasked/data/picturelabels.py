@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -256,16 +257,17 @@ class _Names:
 
     def learn(self, cells: Iterable[str]) -> None:
         """Whether cells name different folders above the one that is explained."""
-        above = set()
+        named = set()
         for cell in cells:
             found = self.find(cell.strip())
             *folders, _ = _plain(cell.strip()).split("/")
             below = found.count("/") if found else 0
             if found and len(folders) > below:
-                above.add(tuple(folders[: len(folders) - below]))
-        if len(above) > 1:
+                named.add(tuple(folders[: len(folders) - below]))
+        if len(named) > 1:
             name, path = next(iter(self.files.items()))
-            self.above = path.parents[name.count("/")].resolve().parts
+            above = path.parents[name.count("/")].resolve().parts
+            self.above = tuple(unicodedata.normalize("NFC", part) for part in above)
 
     def find(self, cell: str) -> str | None:
         """The picture's name; "" if more than one is meant, None if none is.
@@ -292,8 +294,8 @@ class _Names:
 
 
 def _plain(cell: str) -> str:
-    """A path as other systems write it, in our way."""
-    return cell.replace("\\", "/").removeprefix("./")
+    """A path as other systems write it, in our way; accents as in `picturelisting.readable`."""
+    return unicodedata.normalize("NFC", cell.replace("\\", "/").removeprefix("./"))
 
 
 def _together(one: list[str], other: list[str]) -> int | None:

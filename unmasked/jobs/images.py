@@ -24,6 +24,7 @@ from unmasked.data.picture_folder import (
     split_pictures,
 )
 from unmasked.data.picturefiles import FITS, Fit
+from unmasked.data.picturelisting import readable
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError, OutputError
@@ -40,6 +41,7 @@ from unmasked.jobs.imageparts import (
 )
 from unmasked.jobs.imagewords import (
     class_sentences,
+    dark_sentences,
     remarks_on,
     result_rows,
     skipped_sentences,
@@ -140,7 +142,7 @@ def explain_folder(
     superpixels : cells along a side; by default as many as suit the networks.
     """
     started = time.monotonic()
-    name = folder.resolve().name
+    name = readable(folder.resolve().name)
     reading = reading or Reading()
     gpu = choose_device(device).type != "cpu"
     if superpixels is None:
@@ -192,7 +194,7 @@ def explain_folder(
     results = {
         **provenance(command),
         "folder": name,
-        "labels": labels.name,
+        "labels": readable(labels.name),
         "classes": [str(label) for label in explainer.classes_],
         **_about(pictures, reading),
         "split": {part: len(rows) for part, rows in split.items()},
@@ -245,7 +247,7 @@ def explain_new_pictures(
     sparsity : another λ of those that it was trained with, instead of the chosen one.
     """
     started = time.monotonic()
-    name = folder.resolve().name
+    name = readable(folder.resolve().name)
     reading = reading or Reading()
     choose_device(device)
     if labels is None:
@@ -290,7 +292,12 @@ def explain_new_pictures(
     rows = np.arange(len(pictures.names))
     explained = _explained(pictures, rows, explanation, evaluator, list(explainer.classes_))
     summary = summary_of_new(explanation, scores, explainer, price)
-    remarks = [*class_sentences(pictures.labels), *skipped_sentences(pictures.skipped), *unsaid]
+    remarks = [
+        *class_sentences(pictures.labels),
+        *skipped_sentences(pictures.skipped),
+        *dark_sentences(pictures),
+        *unsaid,
+    ]
     results: dict[str, Any] = {
         **provenance(command),
         "folder": name,

@@ -21,6 +21,8 @@ from unmasked.metrics import Interval
 
 _MOST_NAMED = 10  # skipped pictures that are printed
 _MOST_CLASSES = 6  # that are printed with their counts
+_LOOKED_AT = 100  # pictures whose brightest value is looked for
+_DARK = 0.25  # of white
 _FEW = 10  # intervals drawn from fewer pictures again and again are too narrow
 
 
@@ -35,6 +37,7 @@ def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
             else "cut to squares from the middle"
         )
         text.append(f"Pictures were brought to {plan.size} × {plan.size} pixels, {how}.")
+    text += dark_sentences(pictures)
     if group is None:
         text.append(
             "Nothing says whose pictures these are: if somebody has several, they may be in "
@@ -54,15 +57,36 @@ def class_sentences(labels: NDArray[np.str_] | None) -> list[str]:
         others = "another class" if len(rest) == 1 else f"{len(rest):,} other classes"
         shown.append(f"{sum(count for _, count in rest):,} of {others}")
     total = f"{len(labels):,} {'picture' if len(labels) == 1 else 'pictures'}"
-    same: dict[Decimal, list[str]] = {}
+    same: dict[Decimal | str, list[str]] = {}
     for name, _ in sorted(counts):
-        with suppress(InvalidOperation, TypeError):  # a text; "snan" is no key
-            same.setdefault(Decimal(name), []).append(name)
+        key: Decimal | str = name.casefold()
+        with suppress(InvalidOperation):  # a text
+            number = Decimal(name)
+            key = key if number.is_nan() else number
+        same.setdefault(key, []).append(name)
     return [f"{total}: {', '.join(shown)}."] + [
-        f"The labels {', '.join(map(repr, names[:-1]))} and {names[-1]!r} are the same number but "
-        f"count as {'two' if len(names) == 2 else len(names)} classes."
-        for names in same.values()
+        f"The labels {', '.join(map(repr, names[:-1]))} and {names[-1]!r} "
+        + ("differ in capitals only" if isinstance(key, str) else "are the same number")
+        + f" but count as {'two' if len(names) == 2 else len(names)} classes."
+        for key, names in same.items()
         if len(names) > 1
+    ]
+
+
+def dark_sentences(pictures: PictureFolder) -> list[str]:
+    """A remark where most 16-bit pictures use the lowest values only, as 12 bits in 16 do."""
+    images = pictures.images
+    if not pictures.plan.deep:
+        return []
+    looked = np.unique(np.linspace(0, len(images) - 1, _LOOKED_AT).astype(int))
+    brightest = np.array([images.whole_numbers(np.array([row])).max() for row in looked])
+    dark = brightest < _DARK * images.white
+    if dark.mean() <= 0.5:
+        return []
+    return [
+        f"In {dark.sum():,} of {len(looked):,} pictures that were looked at no value is above "
+        f"{brightest[dark].max():,} of the {images.white:,} that 16 bits can hold, so that the "
+        "networks see them nearly black; if the files hold fewer bits, such as 12, scale them."
     ]
 
 

@@ -62,7 +62,8 @@ def _commit() -> str | None:
 
 
 def to_json(value: Any) -> str:
-    """JSON text; numbers that JSON cannot hold become null."""
+    """JSON text; numbers that JSON cannot hold become null, and what is no text in a name, such as
+    bytes of a path, is written as \\udcfc."""
     return json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False)
 
 
@@ -75,6 +76,8 @@ def _plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
     return value
 
 
@@ -86,6 +89,13 @@ def prepare_folder(
     ``models`` are the models that will be saved in it, {"name of folder": "kind"}, and ``writes``
     names of other files and folders: what is somebody else's is not overwritten.
     """
+    try:
+        os.fsencode(folder.resolve()).decode()
+    except UnicodeDecodeError:  # safetensors reads no files there
+        raise OutputError(
+            f"the path of the output folder {folder} must be UTF-8 text but is not; choose another "
+            "with --out."
+        ) from None
     for name, kind in (models or {}).items():
         check_replaceable(folder / name, kind)
     check_ours(folder, [*writes, *(models or {})])

@@ -84,6 +84,11 @@ _MORE: dict[str, _Form] = {
 
 def read_results(folder: Path) -> dict[str, Any]:
     """What a run, or a join of several, wrote into its folder."""
+    if not (folder / "results.json").is_file():
+        raise InputError(
+            f"{folder} must hold the results.json of `unmasked reproduce mnist` or `cxr`, but has "
+            "none; check the path, or let the run end."
+        )
     try:
         found = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         _check(found)
