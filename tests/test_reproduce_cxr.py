@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.metrics import roc_auc_score
 from small_cxr import FILMS, GRID, OPTIONS, PARTS, SIZE, tiny
 from typer.testing import CliRunner
 
@@ -45,7 +46,7 @@ from unmasked.superpixels import Superpixels
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("cxr") / "out"
-    result = run_cxr(folder, tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
+    result = run_cxr(folder, tiny(), FILMS, drawn=PARTS, **OPTIONS)
     return folder, result.rows
 
 
@@ -85,6 +86,47 @@ def test_the_overlap_with_the_truth_is_of_the_cells(done: Any) -> None:
         if row["method"] == "L2X":
             most = np.mean(np.minimum(1, row["setting"]["k"] / truth.sum(1)))
             assert row["metrics"]["iou"] <= most + 1e-12
+
+
+def test_the_optimum_is_the_truth_judged_as_selections_are(done: Any) -> None:
+    """Its own figures are of the true probabilities; judges are shown the true cells."""
+    folder, rows = done
+    (row,) = (row for row in rows if row["method"] == "optimum")
+    assert row["chosen"]
+    assert not row["setting"]
+    (full,) = (row for row in rows if row["method"] == "FULL")
+    true, y = PARTS[2].probability, PARTS[2].y
+    metrics, cells = row["metrics"], truth_of_superpixels(PARTS[2].truth, GRID)
+    assert metrics["auroc"] == pytest.approx(roc_auc_score(y, true))
+    assert metrics["loglik"] == pytest.approx(np.log(np.where(y, true, 1 - true)).mean())
+    assert metrics["fraction"] == pytest.approx(cells.mean())
+    assert [metrics[key] for key in ("iou", "tpr", "fdr")] == [1, 1, 0]
+    judged = {key for key in full["metrics"] if key.startswith("e")}
+    assert judged <= metrics.keys()
+    assert 0 <= metrics["macc"] <= 1
+    # an evaluator that was shown other cells would say something else
+    assert metrics["eloglik"] != pytest.approx(full["metrics"]["eloglik"], abs=1e-9)
+    text = " ".join((folder / "tables.txt").read_text(encoding="utf-8").split())
+    assert f"optimum {metrics['acc']:.3f} {metrics['auroc']:.3f} {metrics['eacc']:.3f}" in text
+    assert "which no prediction beats on average" in text
+    assert f"The true superpixels, {metrics['fraction']:.2%} of all, have eAUROC" in text
+
+
+def test_the_optimum_of_fewer_films_is_of_those() -> None:
+    some = films_job._with_truth(films_job._parts(FILMS, 40), PARTS, GRID, 40)
+    places = films_job._evenly(len(PARTS[0].y), 40)
+    every = truth_of_superpixels(PARTS[0].truth, GRID)
+    assert some.train.truth is not None
+    np.testing.assert_array_equal(some.train.truth, every[places])
+    np.testing.assert_array_equal(some.train.y, PARTS[0].y[places])
+
+
+def test_the_truth_is_drawn_beside_the_selections(done: Any) -> None:
+    page = (done[0] / "gallery.html").read_text(encoding="utf-8")
+    cells = truth_of_superpixels(PARTS[2].truth, GRID)
+    first = int(np.flatnonzero(PARTS[2].y == 0)[0])
+    assert f"with the {cells[first].sum()} superpixels that decide it marked" in page
+    assert page.count("that decide it marked") >= 10
 
 
 def test_the_files_are_there_and_speak_of_table_3(done: Any) -> None:
@@ -198,13 +240,13 @@ def test_a_stopped_run_goes_on_to_the_same_result(done: Any, tmp_path: Path) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "Workshop", Stops)
         with pytest.raises(KeyboardInterrupt):
-            run_cxr(tmp_path / "out", tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
+            run_cxr(tmp_path / "out", tiny(), FILMS, drawn=PARTS, **OPTIONS)
         (own,) = (path for path in kept.iterdir() if path.is_dir())
         (kept / "of another run").mkdir()
         clock = [0.0]
         patch.setattr(job, "time", SimpleNamespace(monotonic=lambda: clock[0]))
         patch.setattr(job, "write_masks", lambda *_: clock.append(clock.pop() + 1000))
-        again = run_cxr(tmp_path / "out", tiny(), FILMS, truth=PARTS[2].truth, **OPTIONS)
+        again = run_cxr(tmp_path / "out", tiny(), FILMS, drawn=PARTS, **OPTIONS)
     assert again.rows == done[1]
     assert again.resumed
     assert again.seconds["all"] == 1000  # all that is written is counted
@@ -278,10 +320,12 @@ def test_where_the_selections_lie_is_told(tmp_path: Path) -> None:
 def test_no_more_films_are_drawn_than_a_recipe_learns_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(films_job, "_PHANTOMS", (7, 4, 3))
     for most, expected in ((5, 5), (9, 7), (None, 7)):
-        found, truth = drawn_films(SIZE, most=most)
+        found, drawn = drawn_films(SIZE, most=most)
         assert [len(part.y) for part in (found.train, found.valid, found.test)] == [expected, 4, 3]
         np.testing.assert_array_equal(found.train.x, phantom(expected, SIZE, 0).x)
-        np.testing.assert_array_equal(truth, phantom(3, SIZE, 2).truth)
+        for films, part in zip((found.train, found.valid, found.test), drawn, strict=True):
+            np.testing.assert_array_equal(films.x, part.x)
+        np.testing.assert_array_equal(drawn[2].truth, phantom(3, SIZE, 2).truth)
 
 
 def test_fewer_films_are_taken_from_all_of_them() -> None:

@@ -17,7 +17,7 @@ from unmasked.cli import app
 from unmasked.reproduce.cxr import run_cxr
 from unmasked.reproduce.imagemasks import read_masks
 from unmasked.reproduce.imagetables import sentences
-from unmasked.reproduce.subjects import CXR
+from unmasked.reproduce.subjects import CXR, REFERENCES
 
 
 def results(folder: Path) -> dict[str, Any]:
@@ -35,9 +35,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("join")
     for name in ("REAL-X", "L2X"):
         options = {**OPTIONS, "explainers": (name,)}
-        run_cxr(folder / name, tiny(), FILMS, truth=PARTS[2].truth, seeds=(0,), **options)
+        run_cxr(folder / name, tiny(), FILMS, drawn=PARTS, seeds=(0,), **options)
     for name, seeds in (("both", (0, 1)), ("first", (0,)), ("second", (1,))):
-        run_cxr(folder / name, tiny(), FILMS, truth=PARTS[2].truth, seeds=seeds, **OPTIONS)
+        run_cxr(folder / name, tiny(), FILMS, drawn=PARTS, seeds=seeds, **OPTIONS)
     return {name: folder / name for name in ("both", "first", "second", "REAL-X", "L2X")}
 
 
@@ -315,7 +315,9 @@ def _only(source: Path, folder: Path, method: str, *, turned: bool) -> None:
     """What a run of one method would have written, its seeds in order or the other way round."""
     found = results(source)
     found["rows"] = [
-        row for row in found["rows"] if row["method"] in ("FULL", method, f"random, as {method}")
+        row
+        for row in found["rows"]
+        if row["method"] in (*REFERENCES, method, f"random, as {method}")
     ]
     found["rows"].sort(key=lambda row: -row["seed"] if turned else row["seed"])
     folder.mkdir()

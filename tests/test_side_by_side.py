@@ -55,14 +55,14 @@ def test_the_run_meets_all_trained_with_the_figures_of_one_that_trains_one_after
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Processes have a share of the threads each, so that sums are rounded alike with one only."""
-    options = {**OPTIONS, "truth": PARTS[2].truth}
+    options = {**OPTIONS, "drawn": PARTS}
     alone = run_cxr(tmp_path / "alone", tiny(), FILMS, **options)
 
     def then_train_no_more(work: Workshop, explainers: tuple[str, ...], jobs: int) -> None:
         train_side_by_side(work, explainers, jobs)
         kept = {path.name for path in work.place.checkpoints.iterdir()}
         names = {"full", "eval-x", "eval-x_varied", "real-x", "l2x 1", "l2x 3", "start of l2x"}
-        names |= {"mask of real-x", "mask of l2x"}
+        names |= {"mask of real-x", "mask of l2x", "mask of optimum"}
         assert {f"{name}.safetensors" for name in names} <= kept
         monkeypatch.setattr("unmasked.engine.loop._Run._epoch", None)  # fails where it is called
 

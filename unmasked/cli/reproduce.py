@@ -285,15 +285,14 @@ def cxr(
         check_grid(recipe.prices, recipe.numbers, grid**2)
         if hearts is not None:
             check_hearts(hearts)
-        drawn = data == "phantom"
-        films, truth = drawn_films(side, most=recipe.rows) if drawn else (None, None)
+        films, drawn = drawn_films(side, most=recipe.rows) if data == "phantom" else (None, None)
         folder = out or Path(f"cxr-{recipe.name}")
         with only_run(folder):
             result = run_cxr(
                 folder,
                 recipe,
                 films or chest_xray(data, size=side),
-                truth=truth,
+                drawn=drawn,
                 hearts=hearts,
                 explainers=explainers,
                 seeds=numbered,

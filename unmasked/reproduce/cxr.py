@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,38 +32,40 @@ def run_cxr(
     recipe: ImageRecipe,
     data: ChestXrays,
     *,
-    truth: NDArray[np.bool_] | None = None,
+    drawn: Sequence[Phantom] | None = None,
     hearts: Path | None = None,
     command: str = "unmasked reproduce cxr",
     **options: Any,
 ) -> Reproduction:
     """Table 3 from films; other options as for `run_images`.
 
-    truth : (test films, height, width) bool where it is known which pixels decide the label.
+    drawn : where they are drawn, the films to learn from, to validate and to test on with all
+        that is true about them.
     hearts : a file of films with outlined hearts, to tell where the selections lie.
     """
-    masker = recipe.masker
-    cells = None
-    if truth is not None and isinstance(masker, Superpixels) and masker.grid is not None:
-        cells = truth_of_superpixels(truth, masker.grid)
     remarks = (*data.remarks, *data.skipped)
+    masker, probability = recipe.masker, None
     parts = _parts(data, recipe.rows)
-    pictures = Pictures(parts, data.test.x, cells, remarks, data.test.patients)
+    if drawn is not None and isinstance(masker, Superpixels) and masker.grid is not None:
+        parts = _with_truth(parts, drawn, masker.grid, recipe.rows)
+        p = drawn[2].probability
+        probability = np.stack([1 - p, p], axis=1)
+    pictures = Pictures(parts, data.test.x, probability, remarks, data.test.patients)
 
-    def extra(part: Path, work: Workshop, drawn: Drawn) -> tuple[dict[str, Any], list[str]]:
+    def extra(part: Path, work: Workshop, found: Drawn) -> tuple[dict[str, Any], list[str]]:
         view = View(CXR, data.test.x, data.test.y, work.recipe.masker)
-        write_study(part / "study", view, drawn)
+        write_study(part / "study", view, found)
         if hearts is None:
             return {}, []
-        return _places(hearts, view, drawn, work, data.test.patients)
+        return _places(hearts, view, found, work, data.test.patients)
 
     return run_images(folder, recipe, pictures, CXR, command=command, extra=extra, **options)
 
 
 def drawn_films(
     size: int, seed: int = 0, *, most: int | None = None
-) -> tuple[ChestXrays, NDArray[np.bool_]]:
-    """Phantom films in place of real ones, and the truth of the test films (films, h, w).
+) -> tuple[ChestXrays, list[Phantom]]:
+    """Phantom films in place of real ones, and the same with all that is true about them.
 
     most : how many films to learn from are needed at most (`ImageRecipe.rows`); None: all.
     """
@@ -73,7 +77,7 @@ def drawn_films(
         "These films are drawn, not taken: the label depends on four edges of heart and thorax, "
         "and the best AUROC there can be is 0.958."
     ]
-    return ChestXrays(films[0], films[1], films[2], {}, remarks, []), parts[2].truth
+    return ChestXrays(films[0], films[1], films[2], {}, remarks, []), parts
 
 
 def _films(part: Phantom, number: int) -> Films:
@@ -89,8 +93,7 @@ def _parts(data: ChestXrays, most: int | None) -> Parts:
     mean, scale = float(data.train.x.mean()), float(data.train.x.std()) or 1.0
 
     def rows(films: Films, most: int | None = None) -> Rows:
-        count = len(films.y)
-        some = np.arange(count) if most is None or most >= count else _evenly(count, most)
+        some = _some(len(films.y), most)
         x = (films.x[some] - mean) / scale
         return Rows(x.reshape(len(x), -1).astype(np.float32), films.y[some], 2)
 
@@ -98,6 +101,24 @@ def _parts(data: ChestXrays, most: int | None) -> Parts:
     return Parts(
         rows(data.train, most), rows(data.valid), rows(data.test), (channels, height, width)
     )
+
+
+def _with_truth(
+    parts: Parts, drawn: Sequence[Phantom], grid: int | tuple[int, int], most: int | None
+) -> Parts:
+    """The same with the cells that decide the label; of the films to learn from, ``most``."""
+    train, valid, test = (truth_of_superpixels(films.truth, grid) for films in drawn)
+    return replace(
+        parts,
+        train=replace(parts.train, truth=train[_some(len(train), most)]),
+        valid=replace(parts.valid, truth=valid),
+        test=replace(parts.test, truth=test),
+    )
+
+
+def _some(count: int, most: int | None) -> NDArray[np.int64]:
+    """Which of ``count`` films there are to learn from: all, or so many."""
+    return np.arange(count) if most is None or most >= count else _evenly(count, most)
 
 
 def _evenly(count: int, most: int) -> NDArray[np.int64]:

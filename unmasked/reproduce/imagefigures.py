@@ -25,12 +25,16 @@ Drawn = Mapping[str, tuple[Selections, NDArray[np.int64]]]
 
 @dataclass(frozen=True)
 class View:
-    """Test images as people see them: x (R, channels, height, width), y (R,) their classes."""
+    """Test images as people see them: x (R, channels, height, width), y (R,) their classes.
+
+    truth : (R, features) bool, the features that decide the label, where they are known.
+    """
 
     subject: Subject
     x: NDArray[np.float32]
     y: NDArray[np.int64]
     masker: Masker
+    truth: NDArray[np.bool_] | None = None
 
     def pixels(self, shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The features that are shown (F,) as a map of pixels (height, width)."""
@@ -73,8 +77,15 @@ def _single(drawn: Drawn) -> tuple[Selections, int] | None:
 
 
 def sample_figure(view: View, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
-    """A column for each sample, a line for the image and for each method's chosen setting."""
-    lines = 1 + len(drawn)
+    """A column for each sample, a line for the image and for each method's chosen setting.
+
+    Where the truth is known, it is the second line.
+    """
+    shows = [found.masks["test"][0, chosen[0]] for found, chosen in drawn.values()]
+    names = [f"{name}\n{_setting(*pair)}" for name, pair in drawn.items()]
+    if view.truth is not None:
+        shows, names = [view.truth, *shows], ["truth", *names]
+    lines = 1 + len(shows)
     tiny = max(view.x.shape[2:]) <= 32
     side = 0.8 if tiny else 1.25  # inches
     figure = Figure(
@@ -84,8 +95,8 @@ def sample_figure(view: View, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
     for column, i in enumerate(which):
         axes[0, column].imshow(to_rgb(view.x[i]), interpolation="nearest")
         axes[0, column].set_title(view.subject.classes[int(view.y[i])], fontsize=7)
-        for line, (found, chosen) in enumerate(drawn.values(), 1):
-            shown = view.pixels(found.masks["test"][0, chosen[0], i])
+        for line, masks in enumerate(shows, 1):
+            shown = view.pixels(masks[i])
             # single pixels are lost in print unless they are filled and the image steps back
             drawn_over = (
                 overlay(0.6 * view.x[i], shown, limits=(0, 1), strength=1)
@@ -93,8 +104,7 @@ def sample_figure(view: View, drawn: Drawn, which: NDArray[np.int64]) -> Figure:
                 else overlay(view.x[i], shown)
             )
             axes[line, column].imshow(drawn_over, interpolation="antialiased")
-    names = ["image"] + [f"{name}\n{_setting(*pair)}" for name, pair in drawn.items()]
-    for line, name in enumerate(names):
+    for line, name in enumerate(["image", *names]):
         axes[line, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
     for ax in axes.flat:
         ax.set_xticks([])
@@ -141,6 +151,10 @@ def cards(view: View, drawn: Drawn, which: NDArray[np.int64]) -> list[Card]:
         thing = subject.thing.format(label)
         pictures = [Picture("image", png(to_rgb(view.x[i])), thing)]
         facts = {}
+        if view.truth is not None:
+            true = view.truth[i]
+            said = f"{thing}, with the {int(true.sum())} {subject.unit} that decide it marked"
+            pictures.append(Picture("truth", png(overlay(view.x[i], view.pixels(true))), said))
         for name, (found, chosen) in drawn.items():
             shown = found.masks["test"][0, chosen[0], i]
             p = found.own["test"][0, chosen[0], i]

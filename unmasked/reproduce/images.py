@@ -45,7 +45,7 @@ from unmasked.reproduce.render import TABLES, write_tables
 from unmasked.reproduce.rows import Reproduction, result_row
 from unmasked.reproduce.selections import Masks, Selections
 from unmasked.reproduce.sidebyside import train_side_by_side
-from unmasked.reproduce.subjects import Subject
+from unmasked.reproduce.subjects import OPTIMUM, Subject
 from unmasked.reproduce.training import Place
 
 _DRAWS = 1000  # of the bootstrap over test images
@@ -55,14 +55,15 @@ _DRAWS = 1000  # of the bootstrap over test images
 class Pictures:
     """The images of a table: as networks see them, and the test images as people do.
 
-    raw : (R, channels, height, width), the test images. truth : (R, features) bool where it is
-    known what decides the label. remarks : what there is to know about the images, in sentences.
+    raw : (R, channels, height, width), the test images.
+    probability : (R, K), the true P(class) of the test images, where what decides is known too.
+    remarks : what there is to know about the images, in sentences.
     patients : (R,) of the test images, where known: images of one are not independent.
     """
 
     parts: Parts
     raw: NDArray[np.float32]
-    truth: NDArray[np.bool_] | None = None
+    probability: NDArray[np.float64] | None = None
     remarks: tuple[str, ...] = ()
     patients: NDArray[np.str_] | None = None
 
@@ -112,6 +113,8 @@ def run_images(
     full = work.full()
     judges = {ending: work.evaluator(ending) for ending in recipe.evaluators}
     rows = _full_rows(work, subject, full, judges)
+    if pictures.probability is not None:
+        rows += _optimum_rows(work, subject, pictures.probability, judges)
     accuracies = _validation_accuracy(work, full)
     drawn: dict[str, tuple[Selections, NDArray[np.int64]]] = {}
     for name in explainers:
@@ -129,7 +132,7 @@ def run_images(
         tables = image_tables(rows, recipe.tolerance, subject)
         title = comparable(subject, rows).title
         write_tables(part, tables, facts, words, recipe.deviations, title=title)
-        view = View(subject, pictures.raw, parts.test.y, work.recipe.masker)
+        view = View(subject, pictures.raw, parts.test.y, work.recipe.masker, parts.test.truth)
         write_figures(part, view, drawn, words, facts)
         write_masks(part / "masks.npz", drawn, seeds)
         head = {**facts, "run": run, "recipe": recipe.to_json(), "images": parts.to_json()}
@@ -250,7 +253,7 @@ def _rows(
     pictures: Pictures,
 ) -> list[dict[str, Any]]:
     """A row for each setting, and one for random masks of the same sizes."""
-    test, masks, truth = work.parts.test, found.masks["test"], pictures.truth
+    test, masks, truth = work.parts.test, found.masks["test"], work.parts.test.truth
     judged = _judged(work, judges, masks)
     random = np.empty_like(masks)
     for w, seed in enumerate(work.seeds):
@@ -260,13 +263,10 @@ def _rows(
     rows = []
     for w, seed in enumerate(work.seeds):
         for s, setting in enumerate(found.settings):
-            shown = masks[w, s].sum(1)
             metrics = {
                 **label_scores(found.own["test"][w, s], test.y),
                 **judged.metrics[w][s],
-                "fraction": float(masks[w, s].mean()),
-                "shown_low": float(np.quantile(shown, 0.05)),
-                "shown_high": float(np.quantile(shown, 0.95)),
+                **_sizes(masks[w, s]),
                 "macc": float(hits(read[w, s], test.y).mean()),
             }
             like = {**by_chance.metrics[w][s], "fraction": metrics["fraction"]}
@@ -288,6 +288,39 @@ def _rows(
             name = RANDOM.format(found.method)
             rows.append(result_row(subject.dataset, seed, name, s == chosen[w], like, **setting))
     return rows
+
+
+def _sizes(masks: NDArray[np.bool_]) -> dict[str, float]:
+    """How much selections (images, features) show: the mean fraction, and 90% of the numbers."""
+    shown = masks.sum(1)
+    return {
+        "fraction": float(masks.mean()),
+        "shown_low": float(np.quantile(shown, 0.05)),
+        "shown_high": float(np.quantile(shown, 0.95)),
+    }
+
+
+def _optimum_rows(
+    work: Workshop, subject: Subject, probability: NDArray[np.float64], judges: dict[str, Trained]
+) -> list[dict[str, Any]]:
+    """For each seed the true probabilities, and the true features as a method's are judged."""
+    test, found = work.parts.test, work.truth
+    assert found is not None
+    assert test.truth is not None
+    read = work.readers(OPTIMUM, found)
+    judged = _judged(work, judges, found.masks["test"])
+    agreement = _of_truth(test.truth, test.truth)
+    known = {**label_scores(probability, test.y), **_sizes(test.truth), **agreement}
+    return [
+        result_row(
+            subject.dataset,
+            seed,
+            OPTIMUM,
+            True,
+            {**known, **judged.metrics[w][0], "macc": float(hits(read[w, 0], test.y).mean())},
+        )
+        for w, seed in enumerate(work.seeds)
+    ]
 
 
 def _full_rows(

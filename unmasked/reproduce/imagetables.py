@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from unmasked.report.page import TableBlock
-from unmasked.reproduce.subjects import METHODS, MNIST, WITH_K, Subject
+from unmasked.reproduce.subjects import METHODS, MNIST, OPTIMUM, WITH_K, Subject
 from unmasked.reproduce.summary import (
     NOTHING,
     Figure,
@@ -128,6 +128,11 @@ def _notes(
             "decide the label. TPR: the share of the truth that is shown; FDR: the share of what "
             "is shown that is not in it, counted as 0 for an image of which nothing is shown."
         )
+    if any(row["method"] == OPTIMUM for row in rows):
+        notes.append(
+            "optimum: ACC, AUROC and log-lik. of the true probabilities, which no prediction "
+            "beats on average; all else is of the truth, shown as a method's selection would be."
+        )
     if any("over_random" in row for row in rows):
         notes.append(
             "Less random: the difference on the same test images, with the 95% interval of a "
@@ -141,7 +146,7 @@ def _chosen(
     summaries: Summaries, subject: Subject, names: dict[str, str], *, beside: bool
 ) -> TableBlock:
     lines = []
-    for name in METHODS:
+    for name in (*METHODS, OPTIMUM):
         summary = summaries.get((subject.dataset, name))
         if summary is None:
             continue
@@ -235,6 +240,10 @@ def sentences(rows: list[dict[str, Any]], subject: Subject) -> list[str]:
         found = figure(method, key)
         return NOTHING if found is None else number(found.mean)
 
+    def mean_share(method: str) -> str:
+        shown = figure(method, "fraction")
+        return NOTHING if shown is None else f"{100 * shown.mean:.2f}%"
+
     found = []
     for name in METHODS:
         if (subject.dataset, name) not in summaries:
@@ -250,8 +259,7 @@ def sentences(rows: list[dict[str, Any]], subject: Subject) -> list[str]:
             )
             continue
         own, random = summaries[subject.dataset, name], RANDOM.format(name)
-        shown = figure(name, "fraction")
-        share = NOTHING if shown is None else f"{100 * shown.mean:.2f}%"
+        share = mean_share(name)
         # accuracy of ten digits, order of two classes: what each table of the paper is read for
         key = "auroc" if len(subject.classes) == 2 else "acc"
         said = key.upper()
@@ -264,5 +272,13 @@ def sentences(rows: list[dict[str, Any]], subject: Subject) -> list[str]:
             f"sparse masks; random {subject.unit} {mean(random, 'e' + key)} and "
             f"{mean(random, f'e{key}_varied')}. The mask alone names the class in "
             f"{mean(name, 'macc')}."
+        )
+    if (subject.dataset, OPTIMUM) in summaries:
+        found.append(
+            f"Nobody can do better than AUROC {mean(OPTIMUM, 'auroc')} on these images on average. "
+            f"The true {subject.unit}, {mean_share(OPTIMUM)} of all, have eAUROC "
+            f"{mean(OPTIMUM, 'eauroc')} under the paper's evaluator and "
+            f"{mean(OPTIMUM, 'eauroc_varied')} under the other; which they are names the class in "
+            f"{mean(OPTIMUM, 'macc')}."
         )
     return found

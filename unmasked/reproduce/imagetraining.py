@@ -23,6 +23,7 @@ from unmasked.evaluation.evaluator import SEED_SHIFT
 from unmasked.masking import Masker, Zero
 from unmasked.reproduce.imagerecipes import ImageRecipe
 from unmasked.reproduce.selections import Masks, Selections, joined, kept
+from unmasked.reproduce.subjects import OPTIMUM
 from unmasked.reproduce.training import Place
 from unmasked.reproduce.worlds import probabilities, selected
 from unmasked.samplers import Sampler
@@ -30,11 +31,12 @@ from unmasked.samplers import Sampler
 
 @dataclass(frozen=True)
 class Rows:
-    """Images as rows of numbers, with their classes."""
+    """Images as rows of numbers, with their classes and, where it is known, what decides them."""
 
     x: NDArray[np.float32]  # (R, channels · height · width)
     y: NDArray[np.int64]
     classes: int
+    truth: NDArray[np.bool_] | None = None  # (R, F)
 
     def data(self, x: NDArray[np.float32] | None = None) -> Data:
         """What the engine takes; ``x`` stands in for the images where given."""
@@ -141,6 +143,7 @@ class Workshop:
             *(Task(_evaluator_tag(ending)) for ending in self.recipe.evaluators),
             *(Task(name, starts.get(name)) for name in explainers),
             Task("FULL"),
+            *([] if self.truth is None else [Task(OPTIMUM)]),
         ]
 
     def do(self, task: Task) -> None:
@@ -153,8 +156,21 @@ class Workshop:
             self.evaluator(evaluators[task.name])
         elif task.name in starts:
             self._start(starts[task.name])
+        elif task.name == OPTIMUM:
+            assert self.truth is not None
+            self.readers(OPTIMUM, self.truth)
         else:
             self.readers(task.name, self.explainer(task.name))
+
+    @property
+    def truth(self) -> Selections | None:
+        """What decides the classes, as a method would have selected it with each seed."""
+        masks = {}
+        for part, rows in self.parts.by_name.items():
+            if rows.truth is None:
+                return None
+            masks[part] = np.repeat(rows.truth[None, None], len(self.seeds), axis=0)  # (W, 1, R, F)
+        return Selections(OPTIMUM, [{}], masks, {}, np.zeros((len(self.seeds), 1), np.int64), 0.0)
 
     def silent(self) -> Workshop:
         """The same, showing no progress."""

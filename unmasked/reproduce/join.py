@@ -16,9 +16,8 @@ from unmasked.reproduce.images import PICTURES, WRITES
 from unmasked.reproduce.imagetables import comparable, image_lead, image_tables, sentences
 from unmasked.reproduce.render import write_tables
 from unmasked.reproduce.rows import Reproduction
-from unmasked.reproduce.subjects import CXR, MNIST, Subject
+from unmasked.reproduce.subjects import CXR, MNIST, REFERENCES, Subject
 
-_FULL = "FULL"
 _SUBJECTS = {subject.dataset: subject for subject in (MNIST, CXR)}
 
 
@@ -38,7 +37,7 @@ def join_tables(folders: list[Path], out: Path, command: str) -> Reproduction:
         row
         for number, run in enumerate(runs)
         for row in run["rows"]
-        if not (by_method and number and row["method"] == _FULL)  # the first has it already
+        if not (by_method and number and row["method"] in REFERENCES)  # the first has it already
     ]
     seconds: dict[str, float] = {}
     for run in runs:
@@ -139,7 +138,7 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> bool:
                     f"{folder} has {words} than {folders[0]}; join runs that differ in their "
                     "seeds alone, or in their methods alone."
                 )
-        if by_method and _full(run) != _full(runs[0]):
+        if by_method and _references(run) != _references(runs[0]):
             raise InputError(
                 f"FULL has other figures in {folder} than in {folders[0]}: the methods were judged "
                 "by other networks and cannot stand in one table; run them on one machine."
@@ -157,13 +156,18 @@ def _commands(run: dict[str, Any]) -> list[str]:
 
 
 def _methods(run: dict[str, Any]) -> set[str]:
-    """What is compared with FULL."""
-    return {row["method"] for row in run["rows"]} - {_FULL}
+    """What is compared with FULL and, where it is known, the truth."""
+    return {row["method"] for row in run["rows"]} - set(REFERENCES)
 
 
-def _full(run: dict[str, Any]) -> dict[int, Any]:
-    """What FULL and both evaluators say of whole images: other networks say something else."""
-    return {row["seed"]: row["metrics"] for row in run["rows"] if row["method"] == _FULL}
+def _references(run: dict[str, Any]) -> dict[tuple[str, int], Any]:
+    """What FULL and both evaluators say of whole images, and evaluators of the truth: other
+    networks say something else."""
+    return {
+        (row["method"], row["seed"]): row["metrics"]
+        for row in run["rows"]
+        if row["method"] in REFERENCES
+    }
 
 
 def _apart(what: str, owned: Sequence[set[Any]], folders: list[Path], advice: str) -> None:

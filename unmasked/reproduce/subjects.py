@@ -12,6 +12,10 @@ BUDGET = "REAL-X-K"
 WITH_K = ("L2X", BUDGET)
 """Methods whose settings are numbers k; the others' are prices λ."""
 METHODS = ("FULL", "REAL-X", EXCHANGE, BUDGET, "L2X", "INVASE", "BASE-X")
+OPTIMUM = "optimum"
+"""The truth in place of a method, where it is known: true probabilities, true features shown."""
+REFERENCES = ("FULL", OPTIMUM)
+"""What methods are compared with: the same in every run of the same images and seeds."""
 
 
 @dataclass(frozen=True)
