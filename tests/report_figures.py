@@ -90,3 +90,14 @@ def mean_and_error(seeds: list[float]) -> tuple[float, float]:
 
 def mean(table: list[dict[str, Any]], name: str, key: str) -> float:
     return float(np.mean(measured(table, name, chosen=name == "FULL")[key]))
+
+
+def films() -> tuple[str, str, str, str, str]:
+    """The report on real films, with scattered masks, on an earlier run, on drawn ones, and on
+    larger superpixels."""
+    real, scattered, earlier, drawn, large = section("Chest X-rays").split("\n### ")
+    return real, scattered, earlier, drawn, large
+
+
+def measured_full(table: list[dict[str, Any]], key: str) -> list[float]:
+    return [row["metrics"][key] for row in table if row["method"] == "FULL"]

@@ -1,4 +1,4 @@
-"""The report on the X-rays of the tuned preset, and of drawn films, says what the results say."""
+"""The report on the X-rays of the tuned preset says what the results say."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from report_figures import (
     assert_row_of_films,
     cells,
     chosen,
+    films,
     interval,
     mean,
     mean_and_error,
     measured,
+    measured_full,
     numbers,
     prose,
     rows,
-    section,
 )
 
 FILMS = ("FULL", "REAL-X, λ = 1, 0.25, 0.1", "L2X, k = 10, 15, 15")
@@ -30,14 +31,6 @@ ALIKE = tuple(f"REAL-X, λ = {price:g}" for price in (0.25, 0.5, 1, 2.5))
 ALIKE += tuple(f"BASE-X, λ = {price:g}" for price in (0.5, 1, 2.5))
 ALIKE += ("L2X, k = 1", "L2X, k = 5", "L2X, k = 15", "INVASE, λ = 0.5")
 TWICE = tuple(f"{name}, λ = {price:g}" for name in HONEST for price in (0.5, 1, 2.5))
-DRAWN = ("FULL", "REAL-X-K, k = 16", "L2X, k = 16")
-DRAWN += tuple(f"{name}, λ = {price}" for name in HONEST for price in (1, 2, 4))
-
-
-def films() -> tuple[str, str, str, str]:
-    """The report on real films, with scattered masks, on an earlier run, and on drawn ones."""
-    real, scattered, earlier, drawn = section("Chest X-rays").split("\n### ")
-    return real, scattered, earlier, drawn
 
 
 @pytest.mark.parametrize("name", FILMS)
@@ -81,19 +74,6 @@ def test_the_table_of_two_runs_is_the_measured_one(name: str) -> None:
         shares = [256 * share for share in found["fraction"][:2]]
         assert numbers(shown) == pytest.approx(shares, abs=0.051)
         assert numbers(judged) == pytest.approx(found["eauroc_varied"][:2], abs=5.1e-4)
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_the_table_of_drawn_films_is_the_measured_one(name: str) -> None:
-    found = measured(rows("cxr/phantom"), name, chosen=False)
-    shown, *columns = cells(films()[3], name)
-    if name == "FULL":
-        assert shown == "256"
-    else:
-        assert numbers(shown) == pytest.approx([256 * v for v in found["fraction"]], abs=0.051)
-    keys = ("iou", "tpr", "fdr", "auroc", "eauroc", "eauroc_varied", "macc")
-    for cell, key in zip(columns, keys, strict=True):
-        assert numbers(cell) == pytest.approx(found[key], abs=5.1e-4), key
 
 
 def test_what_the_report_says_of_chosen_films_holds() -> None:
@@ -167,10 +147,6 @@ def test_what_the_report_says_of_scattered_masks_holds() -> None:
         for n in reversed(HONEST)
     ]
     assert "at λ = 1 is {}, REAL-X's {} there".format(*own) in text
-
-
-def measured_full(table: list[dict[str, Any]], key: str) -> list[float]:
-    return [row["metrics"][key] for row in table if row["method"] == "FULL"]
 
 
 def test_what_the_report_says_of_sparse_films_holds() -> None:
@@ -356,28 +332,37 @@ def test_what_the_report_says_of_the_earlier_run_holds() -> None:
     assert second["setting"] == {"sparsity": 0.1}
 
 
-def test_what_the_report_says_of_drawn_films_holds() -> None:
-    text, table = prose(films()[3]), rows("cxr/phantom")
-    for name, said in (
-        ("REAL-X-K, k = 16", "REAL-X-K has {:.3f} and {:.3f}"),
-        ("REAL-X, λ = 2", "REAL-X at λ = 2 has {:.3f} and {:.3f}"),
-        ("L2X, k = 16", "told the right number, has {:.3f} and {:.3f}"),
+def test_what_the_report_says_of_exchanged_masks_in_patches_holds() -> None:
+    text, table = prose(films()[1]), rows("cxr/exchange")
+    text = text.split("**REAL-X-EXCHANGE with masks in patches**")[1]
+    for key in ("acc", "auroc", "eacc", "eauroc", "eloglik", "eauroc_varied"):
+        assert measured_full(table, key) == measured_full(rows("cxr"), key)
+    own = chosen(table, "REAL-X-EXCHANGE")
+    assert [row["setting"]["sparsity"] for row in own] == [1.0, 0.5, 0.5]
+    shown = [256 * row["metrics"]["fraction"] for row in own]
+    assert "{:.1f}, {:.1f} and {:.1f} superpixels".format(*shown) in text
+    keys = ("eauroc", "eacc", "eauroc_varied", "eacc_varied")
+    means = [np.mean([row["metrics"][key] for row in own]) for key in keys]
+    assert (
+        "an eAUROC of {:.3f} and an eACC of {:.3f} (varied {:.3f} and {:.3f})".format(*means)
+        in text
+    )
+    for key, said in (
+        ("eauroc", "random superpixels by {}, {} and {} in eAUROC"),
+        ("eauroc_varied", "every size by {}, {} and {}: clearly"),
     ):
-        assert said.format(*measured(table, name, chosen=False)["iou"]) in text
-    real = chosen(table, "REAL-X")
-    assert [row["setting"]["sparsity"] for row in real] == [2.0, 1.0]
-    assert "λ = 2 and 1, {:.3f} and {:.3f}".format(*(row["metrics"]["iou"] for row in real)) in text
-    helped = [
-        [
-            measured(table, f"REAL-X-EXCHANGE, λ = {price}", chosen=False)["iou"][seed]
-            > measured(table, f"REAL-X, λ = {price}", chosen=False)["iou"][seed]
-            for price in (1, 2, 4)
+        overs = [row["over_random"][key] for row in own]
+        assert said.format(*map(interval, overs)) in text
+        assert all(over["low"] > 0 for over in overs)
+    for price, said in ((1, "own accuracy is {} (REAL-X {})"), (0.5, "at λ = 0.5 {} (REAL-X {})")):
+        pair = [
+            "{:.3f} ± {:.3f}".format(*mean_and_error(measured(t, n, chosen=False)["acc"]))
+            for t, n in (
+                (table, f"REAL-X-EXCHANGE, λ = {price:g}"),
+                (rows("cxr"), f"REAL-X, λ = {price:g}"),
+            )
         ]
-        for seed in (0, 1)
-    ]
-    assert helped == [[True, True, False], [False] * 3]
-    alone = [measured(table, f"{n}, k = 16", chosen=False)["macc"] for n in ("L2X", "REAL-X-K")]
-    assert "mask alone {:.3f} and {:.3f} against {:.3f} and {:.3f}".format(*np.ravel(alone)) in text
+        assert said.format(*pair) in text
 
 
 def test_the_readme_quotes_the_films_as_they_were_measured() -> None:
