@@ -312,6 +312,9 @@ def test_where_the_selections_lie_is_told(tmp_path: Path) -> None:
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert set(results["places"]["methods"]) == {"REAL-X"}
     assert any("Dice" in sentence for sentence in results["summary"])
+    with pytest.raises(OutputError, match="a run without --hearts would lose; give --hearts"):
+        run_cxr(tmp_path / "out", tiny(), FILMS, **options)
+    assert json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8")) == results
 
 
 # ---------------------------------------------------------------------- recipes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from unmasked.data.chest_xray import ChestXrays, Films, heart_masks
 from unmasked.data.phantom import Phantom, phantom, truth_of_superpixels
+from unmasked.errors import OutputError
 from unmasked.pictures import png, to_rgb
 from unmasked.reproduce.hearts import places_of
 from unmasked.reproduce.imagefigures import Drawn, View
@@ -43,6 +45,8 @@ def run_cxr(
         that is true about them.
     hearts : a file of films with outlined hearts, to tell where the selections lie.
     """
+    if hearts is None:
+        _check_no_places(folder)
     remarks = (*data.remarks, *data.skipped)
     masker, probability = recipe.masker, None
     parts = _parts(data, recipe.rows)
@@ -60,6 +64,19 @@ def run_cxr(
         return _places(hearts, view, found, work, data.test.patients)
 
     return run_images(folder, recipe, pictures, CXR, command=command, extra=extra, **options)
+
+
+def _check_no_places(folder: Path) -> None:
+    """Refuse to replace results that say where selections lie by some that do not."""
+    try:
+        said = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # there is nothing to lose
+    if isinstance(said, dict) and "places" in said:
+        raise OutputError(
+            f"{folder} holds results that say where selections lie, which a run without --hearts "
+            "would lose; give --hearts, or choose another folder with --out."
+        )
 
 
 def drawn_films(
