@@ -25,6 +25,7 @@ from small_runs import (
 
 from unmasked.engine import Data, Settings, Trained
 from unmasked.engine.program import Program
+from unmasked.engine.stack import Networks
 from unmasked.errors import InputError, InterruptedWarning, MemoryWarning
 
 fit = importlib.import_module("unmasked.engine.fit")  # the module; the package names its function
@@ -261,6 +262,78 @@ def test_running_out_while_the_networks_are_made_is_the_same(
         return program
 
     monkeypatch.setattr(fit, "Program", limited)
+    assert_same_result(run("BASE-X"), whole)
+
+
+# ---------------------------------------------------------------------- validation
+
+
+def limit_validation(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
+    """Let networks in evaluation mode run out of memory on more rows; what went through."""
+    call, went = Networks.__call__, []
+
+    def limited(self: Networks, x: torch.Tensor) -> torch.Tensor:
+        if not self.training and not torch.is_grad_enabled():
+            if x.shape[1] > most:
+                raise torch.OutOfMemoryError("as CUDA would say")
+            went.append(x.shape[1])
+        return call(self, x)
+
+    monkeypatch.setattr(Networks, "__call__", limited)
+    return went
+
+
+@pytest.mark.parametrize("name", METHODS)
+@halved
+def test_validation_goes_in_smaller_chunks_to_the_same_result(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where BatchNorm keeps batches whole; 80 rows go by 40, 20, then 10, and stay so."""
+    network = TINY if "exchanged" in name else TINY_BATCH
+    whole = run(name, network=network)
+    went = limit_validation(monkeypatch, 10)
+    parts = run(name, network=network)
+    assert_same_result(parts, whole)
+    assert set(went) <= set(range(1, 11))
+    assert [note["loglik"] for note in parts.history] == [
+        pytest.approx(note["loglik"], abs=1e-10) for note in whole.history
+    ]
+
+
+def test_smaller_chunks_of_validation_are_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_validation(monkeypatch, 30)
+    with pytest.warns(MemoryWarning) as caught:
+        run("BASE-X")
+    (only,) = caught
+    assert str(only.message) == (
+        "the memory of cpu does not suffice for 80 rows at once; they go through the networks in "
+        "smaller parts, to the same result."
+    )
+
+
+def test_chunks_that_did_not_fit_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, each try would clear its memory."""
+    cleared: list[Any] = []
+    monkeypatch.setattr("unmasked.engine.memory.let_go", cleared.append)
+    limit_validation(monkeypatch, 30)
+    with pytest.warns(MemoryWarning):
+        run("BASE-X")
+    assert len(cleared) == 2  # 80 and 40; in the first of three epochs
+
+
+@halved
+def test_validation_that_does_not_fit_row_by_row_halves_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = run("BASE-X")
+    call = Networks.__call__
+
+    def limited(self: Networks, x: torch.Tensor) -> torch.Tensor:
+        if not self.training and not torch.is_grad_enabled() and x.shape[0] > 2:
+            raise torch.OutOfMemoryError("as CUDA would say")
+        return call(self, x)
+
+    monkeypatch.setattr(Networks, "__call__", limited)
     assert_same_result(run("BASE-X"), whole)
 
 
