@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
 
     monkeypatch.setattr(Program, "__init__", started)
     monkeypatch.setattr(Program, "losses", limited)
-    monkeypatch.setattr(fit.gc, "collect", lambda: 0)  # most of the time of a run this small
+    monkeypatch.setattr("gc.collect", lambda: 0)  # most of the time of a run this small
     return own
 
 
@@ -181,9 +182,27 @@ def test_a_warning_says_what_is_done(memory: Memory) -> None:
         "halves, to the same result."
     )
     memory.fits = 6
+    said_no_more(lambda: run("BASE-X"))
+
+
+def said_no_more(work: Callable[[], Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        work()
+
+
+def test_the_same_reason_is_said_once_however_many_fits_a_command_makes(memory: Memory) -> None:
+    """Also of halves of halves; another reason is said, once, too."""
+    memory.fits = 1
+    with pytest.warns(MemoryWarning, match="2 × 3 settings") as caught:
         run("BASE-X")
+    assert len(caught) == 1
+    said_no_more(lambda: run("L2X"))
+    memory.rows = 10
+    with pytest.warns(MemoryWarning, match="batches of 20 rows") as caught:
+        run("REAL-X")
+    assert len(caught) == 1
+    said_no_more(lambda: run("FULL"))
 
 
 @pytest.mark.parametrize("name", CUT)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from unmasked.engine import memory
 from unmasked.engine.device import choose_device
 from unmasked.engine.loop import train
 from unmasked.engine.method import Data, Method, Settings, takes_given_masks
@@ -19,7 +18,7 @@ from unmasked.engine.program import Program
 from unmasked.engine.progress import Show
 from unmasked.engine.stack import Stack
 from unmasked.engine.trained import Trained
-from unmasked.errors import InputError, MemoryWarning
+from unmasked.errors import InputError
 
 
 def fit(
@@ -250,24 +249,19 @@ def _fit(job: _Job) -> Trained:
                 + f"; lower batch_size ({batch}) or use smaller networks."
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    memory.let_go(device)
     if one:
-        if job.pieces == 1:  # said once
-            warnings.warn(
-                f"the memory of {device} does not suffice for batches of {batch} rows; they go "
-                "through the networks in smaller parts, to the same result.",
-                MemoryWarning,
-                stacklevel=3,
-            )
+        memory.say_once(
+            "batches",
+            f"the memory of {device} does not suffice for batches of {batch} rows; they go "
+            "through the networks in smaller parts, to the same result.",
+        )
         return _fit(replace(job, pieces=2 * job.pieces))
-    warnings.warn(
+    memory.say_once(
+        "settings",
         f"the memory of {device} does not suffice for {len(settings.seeds)} × "
         f"{len(settings.levels)} settings at once; they are trained in two halves, to the same "
         "result.",
-        MemoryWarning,
-        stacklevel=3,
     )
     return _in_halves(job)
 
