@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import signal
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,10 @@ from small_runs import (
     numbers,
     train,
 )
+from small_tables import assert_one_sentence
+from typer.main import get_command
 
+from unmasked.cli import app
 from unmasked.engine import Data, Settings, Trained
 from unmasked.engine.program import Program
 from unmasked.engine.stack import Networks
@@ -233,6 +237,22 @@ def test_batches_that_must_stay_whole_are_not_cut(name: str, memory: Memory) -> 
     memory.rows = 10
     with pytest.raises(InputError, match=r"need whole batches\); lower batch_size \(20"):
         run(name, network=TINY_BATCH if name == "FULL" else TINY)
+
+
+@halved
+def test_advice_is_for_python_and_for_the_commands_that_train_images(memory: Memory) -> None:
+    """Of the options, each command has some, and one of them has each."""
+    memory.rows = 10
+    with pytest.raises(InputError) as caught:
+        run("FULL", network=TINY_BATCH)
+    assert_one_sentence(caught.value)
+    commands: Any = get_command(app)
+    images = [commands.commands["explain-images"], commands.commands["reproduce"].commands["cxr"]]
+    known = [{name for part in command.params for name in part.opts} for command in images]
+    advised = set(re.findall(r"--[a-z]+", str(caught.value)))
+    assert advised == {"--size", "--network", "--jobs", "--device"}
+    assert advised <= known[0] | known[1]
+    assert all(len(advised & own) >= 3 for own in known)
 
 
 def test_parts_of_batches_are_said_once(memory: Memory) -> None:

@@ -246,7 +246,9 @@ def _fit(job: _Job) -> Trained:
             raise InputError(
                 f"the memory of {device} does not suffice for one setting at a time"
                 + (" (BatchNorm and exchanged masks need whole batches)" if whole else "")
-                + f"; lower batch_size ({batch}) or use smaller networks."
+                + f"; lower batch_size ({batch}), or use smaller networks or images; in a command "
+                "use, of these, the options that it has: a smaller --size, --network small, fewer "
+                "--jobs, another --device."
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start
     memory.let_go(device)
