@@ -6,6 +6,7 @@ import importlib
 import re
 import signal
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -105,14 +106,84 @@ def assert_same_result(this: Trained, that: Trained, rounding: float = 1e-10) ->
 def test_halves_give_the_result_of_the_whole(name: str, memory: Memory) -> None:
     """Each world has its own rows; ROAR's explanations are cut along with the levels."""
     whole = run(name)
+    alone = [1] if name == "REAL-X-STEP" else []  # a predictor for the levels of a world
     for fits, expected in (
         (5, [6, 3, 3]),  # world by world
-        (2, [6, 3, 1, 2, 3, 1, 2]),  # the levels of a world are halved too
-        (1, [6, 3, 1, 2, 1, 1, 3, 1, 2, 1, 1]),  # one setting at a time
+        (2, [6, *2 * [3, *alone, 1, 2]]),  # the levels of a world are halved too
+        (1, [6, *2 * [3, *alone, 1, 2, 1, 1]]),  # one setting at a time
     ):
         memory.fits, memory.started = fits, []
         assert_same_result(run(name), whole)
         assert memory.started == expected
+
+
+def limit_selectors(
+    monkeypatch: pytest.MonkeyPatch, fits: int, *, predictors: bool
+) -> list[tuple[str, tuple[int, ...]]]:
+    """So many settings fit while selectors move, or ``predictors`` too; what moved, and whose."""
+    losses, steps = Program.losses, []
+
+    def limited(self: Program, trains: frozenset[str], *arguments: Any) -> Any:
+        count = len(self.settings.seeds) * len(self.settings.levels)
+        if count > fits and (predictors or "selector" in trains):
+            raise torch.OutOfMemoryError("as CUDA would say")
+        steps.append(("+".join(sorted(trains)), self.settings.seeds))
+        return losses(self, trains, *arguments)
+
+    monkeypatch.setattr(Program, "losses", limited)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("predictors", "trained"),
+    [(False, {SEEDS: 9}), (True, {(0,): 9, (1,): 9})],
+    ids=["memory ends with the selectors", "memory ends before"],
+)
+@halved
+def test_a_predictor_that_is_finished_first_is_trained_once_for_all_levels(
+    predictors: bool,
+    trained: dict[tuple[int, ...], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3 epochs of 3 steps, however many programs the selectors need; also when read back."""
+    whole = run("REAL-X-STEP")
+    steps = limit_selectors(monkeypatch, 1, predictors=predictors)
+    for path in (None, tmp_path / "run"):
+        steps.clear()
+        parts = run("REAL-X-STEP", path=path)
+        assert_same_result(parts, whole)
+        assert Counter(seeds for what, seeds in steps if what == "predictor") == trained
+        assert Counter(what for what, _ in steps)["selector"] == 9 * 6
+    steps.clear()
+    again = run("REAL-X-STEP", path=tmp_path / "run")
+    assert steps == []
+    assert again.history == parts.history
+    assert_same_result(again, parts, rounding=0)
+
+
+@halved
+def test_selectors_that_share_a_predictor_go_on_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The predictor and the half that was finished are read; where memory suffices again, too."""
+    whole = run("REAL-X-STEP", (0,))
+    steps = limit_selectors(monkeypatch, 2, predictors=True)
+    losses = Program.losses
+
+    def crashing(self: Program, *arguments: Any) -> Any:
+        if len(steps) == 9 + 9 + 4:
+            raise KeyError("a crash")
+        return losses(self, *arguments)
+
+    monkeypatch.setattr(Program, "losses", crashing)
+    with pytest.raises(KeyError, match="a crash"):
+        run("REAL-X-STEP", (0,), tmp_path / "run")
+    monkeypatch.undo()
+    steps = limit_selectors(monkeypatch, 1000, predictors=True)
+    assert_same_result(run("REAL-X-STEP", (0,), tmp_path / "run"), whole)
+    assert set(steps) == {("selector", (0,))}
+    assert len(steps) == 9
 
 
 @halved
