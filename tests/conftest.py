@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -27,3 +28,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_said() -> None:
+    """What is said once in a process is said once in each test."""
+    memory = sys.modules.get("unmasked.engine.memory")
+    if memory is not None:
+        memory._said.clear()

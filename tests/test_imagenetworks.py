@@ -295,8 +295,14 @@ def test_group_norm_makes_densenet_look_at_one_image_at_a_time() -> None:
 
 
 def test_a_size_that_monais_unet_cannot_halve_is_refused() -> None:
-    with pytest.raises(InputError, match=r"multiples of 8 but are 28 × 28; use UNet"):
+    """With advice for Python and for commands, whose images are square."""
+    with pytest.raises(
+        InputError,
+        match=r"are 28 × 28; use images of 24 × 24 \(--size 24\), or UNet\(\) \(.*network: small",
+    ):
         MonaiUNet()((1, 28, 28), 16)
+    with pytest.raises(InputError, match=r"are 28 × 4; use images of 24 × 8, or UNet\(\)"):
+        MonaiUNet()((1, 28, 4), 16)
 
 
 def test_without_monai_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 import signal
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,13 @@ from small_runs import (
     numbers,
     train,
 )
+from small_tables import assert_one_sentence
+from typer.main import get_command
 
+from unmasked.cli import app
 from unmasked.engine import Data, Settings, Trained
 from unmasked.engine.program import Program
+from unmasked.engine.stack import Networks
 from unmasked.errors import InputError, InterruptedWarning, MemoryWarning
 
 fit = importlib.import_module("unmasked.engine.fit")  # the module; the package names its function
@@ -68,7 +75,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
 
     monkeypatch.setattr(Program, "__init__", started)
     monkeypatch.setattr(Program, "losses", limited)
-    monkeypatch.setattr(fit.gc, "collect", lambda: 0)  # most of the time of a run this small
+    monkeypatch.setattr("gc.collect", lambda: 0)  # most of the time of a run this small
     return own
 
 
@@ -99,14 +106,84 @@ def assert_same_result(this: Trained, that: Trained, rounding: float = 1e-10) ->
 def test_halves_give_the_result_of_the_whole(name: str, memory: Memory) -> None:
     """Each world has its own rows; ROAR's explanations are cut along with the levels."""
     whole = run(name)
+    alone = [1] if name == "REAL-X-STEP" else []  # a predictor for the levels of a world
     for fits, expected in (
         (5, [6, 3, 3]),  # world by world
-        (2, [6, 3, 1, 2, 3, 1, 2]),  # the levels of a world are halved too
-        (1, [6, 3, 1, 2, 1, 1, 3, 1, 2, 1, 1]),  # one setting at a time
+        (2, [6, *2 * [3, *alone, 1, 2]]),  # the levels of a world are halved too
+        (1, [6, *2 * [3, *alone, 1, 2, 1, 1]]),  # one setting at a time
     ):
         memory.fits, memory.started = fits, []
         assert_same_result(run(name), whole)
         assert memory.started == expected
+
+
+def limit_selectors(
+    monkeypatch: pytest.MonkeyPatch, fits: int, *, predictors: bool
+) -> list[tuple[str, tuple[int, ...]]]:
+    """So many settings fit while selectors move, or ``predictors`` too; what moved, and whose."""
+    losses, steps = Program.losses, []
+
+    def limited(self: Program, trains: frozenset[str], *arguments: Any) -> Any:
+        count = len(self.settings.seeds) * len(self.settings.levels)
+        if count > fits and (predictors or "selector" in trains):
+            raise torch.OutOfMemoryError("as CUDA would say")
+        steps.append(("+".join(sorted(trains)), self.settings.seeds))
+        return losses(self, trains, *arguments)
+
+    monkeypatch.setattr(Program, "losses", limited)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("predictors", "trained"),
+    [(False, {SEEDS: 9}), (True, {(0,): 9, (1,): 9})],
+    ids=["memory ends with the selectors", "memory ends before"],
+)
+@halved
+def test_a_predictor_that_is_finished_first_is_trained_once_for_all_levels(
+    predictors: bool,
+    trained: dict[tuple[int, ...], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3 epochs of 3 steps, however many programs the selectors need; also when read back."""
+    whole = run("REAL-X-STEP")
+    steps = limit_selectors(monkeypatch, 1, predictors=predictors)
+    for path in (None, tmp_path / "run"):
+        steps.clear()
+        parts = run("REAL-X-STEP", path=path)
+        assert_same_result(parts, whole)
+        assert Counter(seeds for what, seeds in steps if what == "predictor") == trained
+        assert Counter(what for what, _ in steps)["selector"] == 9 * 6
+    steps.clear()
+    again = run("REAL-X-STEP", path=tmp_path / "run")
+    assert steps == []
+    assert again.history == parts.history
+    assert_same_result(again, parts, rounding=0)
+
+
+@halved
+def test_selectors_that_share_a_predictor_go_on_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The predictor and the half that was finished are read; where memory suffices again, too."""
+    whole = run("REAL-X-STEP", (0,))
+    steps = limit_selectors(monkeypatch, 2, predictors=True)
+    losses = Program.losses
+
+    def crashing(self: Program, *arguments: Any) -> Any:
+        if len(steps) == 9 + 9 + 4:
+            raise KeyError("a crash")
+        return losses(self, *arguments)
+
+    monkeypatch.setattr(Program, "losses", crashing)
+    with pytest.raises(KeyError, match="a crash"):
+        run("REAL-X-STEP", (0,), tmp_path / "run")
+    monkeypatch.undo()
+    steps = limit_selectors(monkeypatch, 1000, predictors=True)
+    assert_same_result(run("REAL-X-STEP", (0,), tmp_path / "run"), whole)
+    assert set(steps) == {("selector", (0,))}
+    assert len(steps) == 9
 
 
 @halved
@@ -180,9 +257,27 @@ def test_a_warning_says_what_is_done(memory: Memory) -> None:
         "halves, to the same result."
     )
     memory.fits = 6
+    said_no_more(lambda: run("BASE-X"))
+
+
+def said_no_more(work: Callable[[], Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        work()
+
+
+def test_the_same_reason_is_said_once_however_many_fits_a_command_makes(memory: Memory) -> None:
+    """Also of halves of halves; another reason is said, once, too."""
+    memory.fits = 1
+    with pytest.warns(MemoryWarning, match="2 × 3 settings") as caught:
         run("BASE-X")
+    assert len(caught) == 1
+    said_no_more(lambda: run("L2X"))
+    memory.rows = 10
+    with pytest.warns(MemoryWarning, match="batches of 20 rows") as caught:
+        run("REAL-X")
+    assert len(caught) == 1
+    said_no_more(lambda: run("FULL"))
 
 
 @pytest.mark.parametrize("name", CUT)
@@ -213,6 +308,22 @@ def test_batches_that_must_stay_whole_are_not_cut(name: str, memory: Memory) -> 
     memory.rows = 10
     with pytest.raises(InputError, match=r"need whole batches\); lower batch_size \(20"):
         run(name, network=TINY_BATCH if name == "FULL" else TINY)
+
+
+@halved
+def test_advice_is_for_python_and_for_the_commands_that_train_images(memory: Memory) -> None:
+    """Of the options, each command has some, and one of them has each."""
+    memory.rows = 10
+    with pytest.raises(InputError) as caught:
+        run("FULL", network=TINY_BATCH)
+    assert_one_sentence(caught.value)
+    commands: Any = get_command(app)
+    images = [commands.commands["explain-images"], commands.commands["reproduce"].commands["cxr"]]
+    known = [{name for part in command.params for name in part.opts} for command in images]
+    advised = set(re.findall(r"--[a-z]+", str(caught.value)))
+    assert advised == {"--size", "--network", "--jobs", "--device"}
+    assert advised <= known[0] | known[1]
+    assert all(len(advised & own) >= 3 for own in known)
 
 
 def test_parts_of_batches_are_said_once(memory: Memory) -> None:
@@ -261,6 +372,78 @@ def test_running_out_while_the_networks_are_made_is_the_same(
         return program
 
     monkeypatch.setattr(fit, "Program", limited)
+    assert_same_result(run("BASE-X"), whole)
+
+
+# ---------------------------------------------------------------------- validation
+
+
+def limit_validation(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
+    """Let networks in evaluation mode run out of memory on more rows; what went through."""
+    call, went = Networks.__call__, []
+
+    def limited(self: Networks, x: torch.Tensor) -> torch.Tensor:
+        if not self.training and not torch.is_grad_enabled():
+            if x.shape[1] > most:
+                raise torch.OutOfMemoryError("as CUDA would say")
+            went.append(x.shape[1])
+        return call(self, x)
+
+    monkeypatch.setattr(Networks, "__call__", limited)
+    return went
+
+
+@pytest.mark.parametrize("name", METHODS)
+@halved
+def test_validation_goes_in_smaller_chunks_to_the_same_result(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where BatchNorm keeps batches whole; 80 rows go by 40, 20, then 10, and stay so."""
+    network = TINY if "exchanged" in name else TINY_BATCH
+    whole = run(name, network=network)
+    went = limit_validation(monkeypatch, 10)
+    parts = run(name, network=network)
+    assert_same_result(parts, whole)
+    assert set(went) <= set(range(1, 11))
+    assert [note["loglik"] for note in parts.history] == [
+        pytest.approx(note["loglik"], abs=1e-10) for note in whole.history
+    ]
+
+
+def test_smaller_chunks_of_validation_are_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_validation(monkeypatch, 30)
+    with pytest.warns(MemoryWarning) as caught:
+        run("BASE-X")
+    (only,) = caught
+    assert str(only.message) == (
+        "the memory of cpu does not suffice for 80 rows at once; they go through the networks in "
+        "smaller parts, to the same result."
+    )
+
+
+def test_chunks_that_did_not_fit_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, each try would clear its memory."""
+    cleared: list[Any] = []
+    monkeypatch.setattr("unmasked.engine.memory.let_go", cleared.append)
+    limit_validation(monkeypatch, 30)
+    with pytest.warns(MemoryWarning):
+        run("BASE-X")
+    assert len(cleared) == 2  # 80 and 40; in the first of three epochs
+
+
+@halved
+def test_validation_that_does_not_fit_row_by_row_halves_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = run("BASE-X")
+    call = Networks.__call__
+
+    def limited(self: Networks, x: torch.Tensor) -> torch.Tensor:
+        if not self.training and not torch.is_grad_enabled() and x.shape[0] > 2:
+            raise torch.OutOfMemoryError("as CUDA would say")
+        return call(self, x)
+
+    monkeypatch.setattr(Networks, "__call__", limited)
     assert_same_result(run("BASE-X"), whole)
 
 

@@ -16,7 +16,7 @@ from unmasked import EvalX, RealX, Superpixels, Training
 from unmasked.data.stored import StoredImages, StoredRows
 from unmasked.engine import Data, Settings, fit
 from unmasked.engine.rows import Rows
-from unmasked.engine.stored import OnDevice, as_tensor
+from unmasked.engine.stored import OnDevice, _check_room, as_tensor
 from unmasked.errors import InputError
 from unmasked.imagenetworks import CNN, UNet
 from unmasked.masklaws import UniformSize
@@ -301,3 +301,18 @@ def test_a_fit_from_disk_does_with_less_memory_than_the_pictures_take(tmp_path):
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(expected), (done.stdout, done.stderr)
+
+
+def test_images_too_many_for_the_device_are_refused_with_advice_for_python_and_commands(
+    tmp_path, monkeypatch
+):
+    rows, _ = both(stored(tmp_path))  # 40 images of 60 bytes
+    for free, fits in ((4800, True), (4799, False)):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
+        if fits:
+            _check_room(rows, torch.device("cuda"))
+            continue
+        with pytest.raises(
+            InputError, match=r"smaller \(--size\), or use device='cpu' \(--device cpu\), which"
+        ):
+            _check_room(rows, torch.device("cuda"))

@@ -21,6 +21,7 @@ from unmasked.columns import Columns, GroupSpec
 from unmasked.data.stored import StoredImages, StoredRows
 from unmasked.engine import Data, Trained, Training
 from unmasked.engine.device import choose_device
+from unmasked.engine.memory import enough_for_a_row, in_parts
 from unmasked.engine.progress import Show
 from unmasked.engine.stored import as_tensor
 from unmasked.errors import InputError
@@ -243,19 +244,23 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A network's outputs in batches; with masks, on what they show."""
         check_batch_size(self.batch_size)
         device = choose_device(self.device)
-        module = module.to(device).eval()
-        outputs = []
-        with torch.no_grad():
-            # of wide rows, such as large images, fewer at a time
-            size = min(int(self.batch_size), max(16, _NUMBERS // max(1, matrix.shape[1])))
-            for start in range(0, max(1, len(matrix)), size):
-                rows = slice(start, start + size)
-                x = torch.from_numpy(matrix[rows]).to(device)
-                if masks is not None:
-                    shown = torch.as_tensor(masks[rows], dtype=x.dtype, device=device)
-                    x = self.masker_(x, shown)
-                outputs.append(module(x).cpu().numpy())
-        module.to("cpu")
+        # of wide rows, such as large images, fewer at a time
+        size = min(int(self.batch_size), max(16, _NUMBERS // max(1, matrix.shape[1])))
+
+        def run(start: int, stop: int) -> NDArray[np.float32]:
+            x = torch.from_numpy(matrix[start:stop]).to(device)
+            if masks is not None:
+                shown = torch.as_tensor(masks[start:stop], dtype=x.dtype, device=device)
+                x = self.masker_(x, shown)
+            outputs: NDArray[np.float32] = module(x).cpu().numpy()
+            return outputs
+
+        try:
+            with enough_for_a_row(device), torch.no_grad():
+                module.to(device).eval()
+                outputs, _ = in_parts(run, len(matrix), size, device)
+        finally:
+            module.to("cpu")
         return np.concatenate(outputs)
 
     def _probabilities(

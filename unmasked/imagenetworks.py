@@ -198,9 +198,12 @@ class MonaiUNet:
     def __call__(self, shape: ImageShape, outputs: int) -> nn.Module:
         step = 2 ** (len(self.channels) - 1)
         if shape[1] % step or shape[2] % step:
+            height, width = (max(step, n // step * step) for n in shape[1:])
             raise InputError(
                 f"MonaiUNet halves the image {len(self.channels) - 1} times, so height and width "
-                f"must be multiples of {step} but are {shape[1]} × {shape[2]}; use UNet()."
+                f"must be multiples of {step} but are {shape[1]} × {shape[2]}; use images of "
+                f"{height} × {width}{f' (--size {height})' if height == width else ''}, or UNet() "
+                "(where there is --network: small or medium)."
             )
         nets = _monai("MonaiUNet")
         module: nn.Module = nets.UNet(

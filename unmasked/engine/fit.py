@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from unmasked.engine import memory
 from unmasked.engine.device import choose_device
 from unmasked.engine.loop import train
 from unmasked.engine.method import Data, Method, Settings, takes_given_masks
@@ -19,7 +18,7 @@ from unmasked.engine.program import Program
 from unmasked.engine.progress import Show
 from unmasked.engine.stack import Stack
 from unmasked.engine.trained import Trained
-from unmasked.errors import InputError, MemoryWarning
+from unmasked.errors import InputError
 
 
 def fit(
@@ -98,7 +97,7 @@ def fit(
 class _Job:
     """What is to be trained, and where, as `fit` was told: ``rows`` to learn from, ``held_out``.
 
-    pieces, first_phase, part : see `train`.
+    pieces, first_phase, begin, part : see `train`.
     """
 
     method: Method
@@ -114,6 +113,7 @@ class _Job:
     start: Mapping[str, Stack]
     pieces: int = 1
     first_phase: int = 0
+    begin: int = 0
     part: bool = False
 
     def program(self) -> Program:
@@ -174,6 +174,36 @@ class _Job:
             start={name: stack.to(cpu) for name, stack in one.start.items()},
         )
 
+    def predictor(self) -> _Job:
+        """The predictor alone, which is finished before any selector starts and serves them all."""
+        training, learners = self.training, self.method.learners
+        return replace(
+            self,
+            method=Method(self.method.masker, learners),
+            settings=replace(self.settings, levels=(0.0,)),
+            training=replace(training, epochs=training.predictor_epochs or training.epochs),
+            path=self.path_with("predictor"),
+            start={name: stack for name, stack in self.start.items() if name in learners},
+            pieces=1,
+            title=f"{self.title}, predictor",
+            part=True,
+        )
+
+    def selectors(self, predictor: Stack) -> _Job:
+        """What is left where the predictor comes trained."""
+        return replace(
+            self,
+            path=self.path_with("selectors"),
+            start={**self.start, "predictor": predictor},
+            begin=1,
+        )
+
+    @property
+    def predictor_alone(self) -> bool:
+        """Whether halves would train the same predictor again, each for its own levels."""
+        several = len(self.settings.seeds) == 1 and len(self.settings.levels) > 1
+        return several and self.begin + 1 < len(self.method.phases)
+
     def in_halves(self) -> bool:
         """Whether an earlier try, with less memory, went on in halves."""
         path, first = self.path, self.path_with(1)
@@ -226,7 +256,10 @@ def _fit(job: _Job) -> Trained:
     assert batch is not None  # resolved by `fit`
     if not one and job.in_halves():
         return _in_halves(job)
-    whole = job.method.exchanges
+    alone = job.path_with("predictor")
+    if job.predictor_alone and alone is not None and alone.exists():
+        return _in_halves_after(_fit(job.predictor()), job)
+    whole, ready = job.method.exchanges, list[Trained]()
     try:
         program = job.program()
         whole = program.needs_whole_batches
@@ -240,36 +273,42 @@ def _fit(job: _Job) -> Trained:
             job.title,
             job.pieces,
             job.first_phase,
+            begin=job.begin,
             part=job.part,
+            ready=ready,
         )
     except torch.OutOfMemoryError:
         if one and (whole or 2 * job.pieces > batch):
             raise InputError(
                 f"the memory of {device} does not suffice for one setting at a time"
                 + (" (BatchNorm and exchanged masks need whole batches)" if whole else "")
-                + f"; lower batch_size ({batch}) or use smaller networks."
+                + f"; lower batch_size ({batch}), or use smaller networks or images; in a command "
+                "use, of these, the options that it has: a smaller --size, --network small, fewer "
+                "--jobs, another --device."
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    memory.let_go(device)
     if one:
-        if job.pieces == 1:  # said once
-            warnings.warn(
-                f"the memory of {device} does not suffice for batches of {batch} rows; they go "
-                "through the networks in smaller parts, to the same result.",
-                MemoryWarning,
-                stacklevel=3,
-            )
+        memory.say_once(
+            "batches",
+            f"the memory of {device} does not suffice for batches of {batch} rows; they go "
+            "through the networks in smaller parts, to the same result.",
+        )
         return _fit(replace(job, pieces=2 * job.pieces))
-    warnings.warn(
+    memory.say_once(
+        "settings",
         f"the memory of {device} does not suffice for {len(settings.seeds)} × "
         f"{len(settings.levels)} settings at once; they are trained in two halves, to the same "
         "result.",
-        MemoryWarning,
-        stacklevel=3,
     )
-    return _in_halves(job)
+    if ready:
+        return _in_halves_after(ready[0], job)
+    return _in_halves_after(_fit(job.predictor()), job) if job.predictor_alone else _in_halves(job)
+
+
+def _in_halves_after(first: Trained, job: _Job) -> Trained:
+    """One predictor serves the selectors of all levels, so it is not trained again for each."""
+    return _in_halves(job.selectors(first.stacks["predictor"])).after(first)
 
 
 def _in_halves(job: _Job) -> Trained:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,12 +60,13 @@ class _Run:
         pieces: int = 1,
         first_phase: int = 0,
         *,
+        begin: int = 0,
         part: bool = False,
     ) -> None:
         self.program, self.training, self.path = program, training, path
         self.pieces, self.first_phase, self.part = pieces, first_phase, part
-        self.phases = program.method.phases
-        self.state = _State()
+        self.phases, self.begin = program.method.phases, begin
+        self.state = _State(phase=begin)
         self.started = self.saved_at = time.monotonic()
         self.saving = 0.0
         self.total: Tensor | None = None
@@ -137,10 +139,12 @@ class _Run:
         """What a score belongs to: also a frozen predictor, which leaves the stack row by row."""
         return sorted({"predictor", *self.trains} & {"predictor", "selector"})
 
-    def run(self, bar: Bar, interrupt: Interrupt) -> bool:
-        """Train all phases; whether the user cut it short."""
+    def run(self, bar: Bar, interrupt: Interrupt, ready: list[Trained] | None = None) -> bool:
+        """Train all phases; whether the user cut it short. ``ready``: see `train`."""
         bar.update(self.passes if self.finished else self._passed)
         while True:
+            if ready is not None and self.state.phase > self.begin and not self.finished:
+                ready += self._predictors()
             while self.state.epoch < self._epochs() and bool(self.keeper.active.any()):
                 complete = self._epoch(interrupt)
                 self._judge(bar, interrupt)
@@ -156,6 +160,14 @@ class _Run:
             self.state.phase, self.state.epoch = self.state.phase + 1, 0
             self._enter_phase()
             self.save_now()
+
+    def _predictors(self) -> list[Trained]:
+        """The predictors, which stay as they are from now on; none where worlds have left."""
+        stack = copy(self.program.stacks["predictor"])
+        if stack.count != len(self.program.settings.seeds):
+            return []
+        history = [note for note in self.state.history if note["phase"] < self._phase]
+        return [Trained({"predictor": stack}, [], [], history, False, self.seconds)]
 
     def _cut_short(self) -> bool:
         if self.part or self.state.phase + 1 < len(self.phases) or self._waiting:
@@ -395,15 +407,20 @@ def train(
     pieces: int = 1,
     first_phase: int = 0,
     *,
+    begin: int = 0,
     part: bool = False,
+    ready: list[Trained] | None = None,
 ) -> Trained:
     """Train one program from its start, or from its checkpoint, to the end.
 
     ``pieces``: each batch goes through the networks in so many parts, to the same result.
     ``first_phase``: how many phases went before in other programs; their noise does not come back.
+    ``begin``: the first phase to train; what those before it train comes trained.
     ``part``: alone the result is of no use, so Ctrl-C keeps the checkpoint only.
+    ``ready``: takes predictors that are finished before their selectors start, for those who go
+    on otherwise if memory ends there.
     """
-    run = _Run(program, training, path, pieces, first_phase, part=part)
+    run = _Run(program, training, path, pieces, first_phase, begin=begin, part=part)
     if path is not None and not run.resume():
         checkpoint.check_writable(path)  # noticed before the work, not after
     with (
@@ -412,7 +429,7 @@ def train(
         Interrupt() as interrupt,
         Bar(title, run.passes, show) as bar,
     ):
-        interrupted = run.run(bar, interrupt)
+        interrupted = run.run(bar, interrupt, ready)
     if interrupted:
         warnings.warn(
             f"training was interrupted in epoch {run.state.epoch + 1} of {training.epochs}; "

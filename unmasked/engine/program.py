@@ -10,12 +10,12 @@ Axes in the comments: W worlds, S settings, D draws, B rows, F features, C colum
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from unmasked.engine import noise
+from unmasked.engine import memory, noise
 from unmasked.engine.method import (
     Data,
     Everything,
@@ -95,6 +95,7 @@ class Program:
         self.orders = noise.Orders(self.train.rows, device)
         self._tapes: dict[str, noise.Tape] = {}
         self._levels: dict[tuple[int, ...], Tensor] = {}
+        self._chunk = _CHUNK
         self.price_share: Tensor | None = None  # a captured step reads it from its place
         self.reset()
 
@@ -371,16 +372,15 @@ class Program:
             repeats = math.ceil(self._validation_pairs() / rows)
             u = self._validation_noise(rows * repeats, source.law.noise_width(self.features))
         networks = Networks(self.stacks["predictor"])
-        total: Tensor | float = 0.0
-        for start, stop in self._chunks(rows * repeats, networks.count):
+
+        def summed(start: int, stop: int) -> Tensor:
             which = torch.arange(start, stop, device=self.device) % rows
             x, target, masks = self.valid.take(self.worlds, self.columns, which)
             part = {"predictor": u[:, :, start:stop]} if isinstance(source, Random) else {}
             mask = self._source_masks("predictor", Batch(x, target, masks, part))
-            loglik = self._loglik(networks, self._mask(x, mask), target)
-            total = total + loglik.double().sum(-1)
-        assert isinstance(total, Tensor)
-        return total / (rows * repeats)
+            return self._loglik(networks, self._mask(x, mask), target).double().sum(-1)
+
+        return self._over_chunks(summed, rows * repeats, networks.count) / (rows * repeats)
 
     @property
     def judged_by(self) -> str:
@@ -401,24 +401,34 @@ class Program:
         assert self.method.selector is not None
         sampler, levels = self.method.selector.sampler, self.levels
         predictors, selectors = (Networks(self.stacks[name]) for name in ("predictor", "selector"))
-        total: Tensor | float = 0.0
-        shown: Tensor | float = 0.0
-        for start, stop in self._chunks(self.valid.rows, selectors.count):
+
+        def summed(start: int, stop: int) -> Tensor:
             which = torch.arange(start, stop, device=self.device)
             x, target, _ = self.valid.take(self.worlds, self.columns, which)
             logits = self._logits(selectors, x)
             mask = over_leading(sampler.select, 2, logits, levels)
             loglik = self._loglik(predictors, self._mask(x, mask), target)
-            total = total + loglik.double().sum(-1)
-            shown = shown + mask.double().mean(-1).sum(-1)
-        assert isinstance(total, Tensor)
-        assert isinstance(shown, Tensor)
-        return total / self.valid.rows, shown / self.valid.rows
+            return torch.stack([loglik.double().sum(-1), mask.double().mean(-1).sum(-1)])
 
-    def _chunks(self, rows: int, networks: int) -> list[tuple[int, int]]:
+        sums = self._over_chunks(summed, self.valid.rows, selectors.count)  # (2, W, S)
+        total, shown = sums / self.valid.rows
+        return total, shown
+
+    def _over_chunks(
+        self, summed: Callable[[int, int], Tensor], rows: int, networks: int
+    ) -> Tensor:
+        """The sum over all rows of what is ``summed`` over some: networks in evaluation mode look
+        at one row at a time, so where memory is short fewer go at once, from then on."""
         most = min(_CHUNK, max(16, _CHUNK_NUMBERS // self.width)) // self.pieces
         size = max(min(128, most), min(most, _CHUNK_ALL // max(1, networks)), 1)
-        return [(start, min(start + size, rows)) for start in range(0, rows, size)]
+        size = min(size, self._chunk)
+        parts, fitted = memory.in_parts(summed, rows, size, self.device)
+        if fitted < size:
+            self._chunk = fitted
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
 
     def _validation_noise(self, rows: int, width: int) -> Tensor:
         """The same all through training: (W, 1, rows, width)."""

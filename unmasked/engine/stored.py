@@ -115,6 +115,6 @@ def _check_room(rows: StoredRows, device: torch.device) -> None:
     if needed > _SHARE * free:
         raise InputError(
             f"{len(rows):,} images must leave half of the free memory of {device} to the networks, "
-            f"{free * _SHARE / 1e9:.1f} GB, but take {needed / 1e9:.1f} GB; make them smaller, or "
-            "use device='cpu', which reads them from the disk."
+            f"{free * _SHARE / 1e9:.1f} GB, but take {needed / 1e9:.1f} GB; make them smaller "
+            "(--size), or use device='cpu' (--device cpu), which reads them from the disk."
         )

@@ -2,8 +2,12 @@
 
 The processes speak to the run through checkpoints alone: each trains into its own, and the run,
 which reads back what it finds finished, then has nothing left to train. So the figures are those
-of a run that trains one after the other, a run that was broken off goes on with any number of
-processes, and what a process could not do the run does itself.
+of a run that trains one after the other but for rounding, a run that was broken off goes on with
+any number of processes, and what a process could not do the run does itself.
+
+Rounding: on the CPU the processes share the threads, and sums over another number of threads are
+rounded otherwise, which training carries as far as the fourth digit of a figure. With one thread
+for each, as with ``OMP_NUM_THREADS=1``, figures are the same to the last digit.
 """
 
 from __future__ import annotations

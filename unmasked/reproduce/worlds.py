@@ -5,6 +5,7 @@ Axes in the comments: W worlds, S settings, R rows, F features, K classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from unmasked.data.synthetic import Synthetic, synthetic
 from unmasked.engine import Data, Trained
+from unmasked.engine.memory import enough_for_a_row, in_parts
 from unmasked.engine.stack import Stack, over_leading
 from unmasked.masking import Masker
 from unmasked.samplers import Sampler
@@ -79,17 +81,19 @@ def selected(
     """Test-time masks (W, S, R, F) of a method's selectors for rows x (W, R, F)."""
     stack = trained.stacks["selector"]
     worlds, settings = x.shape[0], len(levels)
-    level = torch.tensor([levels], dtype=x.dtype, device=stack.flat.device)
-    found = []
-    size = _rows(stack.count, x.shape[2])
-    for start in range(0, x.shape[1], size):
-        rows = x[:, start : start + size]
-        spread = rows.to(stack.flat.device).unsqueeze(1).expand(-1, settings, -1, -1)
+    device = stack.flat.device
+    level = torch.tensor([levels], dtype=x.dtype, device=device)
+
+    def run(start: int, stop: int) -> Tensor:
+        rows = x[:, start:stop]
+        spread = rows.to(device).unsqueeze(1).expand(-1, settings, -1, -1)
         logits = stack.forward(
             stack.weights(), spread.reshape(stack.count, *rows.shape[1:]), training=False
         ).reshape(worlds, settings, rows.shape[1], -1)
-        found.append(over_leading(sampler.select, 2, logits, level).bool().cpu())
-    return torch.cat(found, dim=2).numpy()
+        masks: Tensor = over_leading(sampler.select, 2, logits, level)
+        return masks.bool().cpu()
+
+    return _over_rows(run, x, stack.count, device)
 
 
 def predicted(
@@ -110,12 +114,10 @@ def probabilities(
     """
     worlds, settings = masks.shape[:2]
     device = stack.flat.device
-    found = []
-    size = _rows(worlds * settings * members, x.shape[2])
-    for start in range(0, x.shape[1], size):
-        rows = slice(start, start + size)
-        part = x[:, None, rows].to(device)  # (W, 1, R, F)
-        mask = torch.from_numpy(masks[:, :, rows]).to(device, part.dtype)
+
+    def run(start: int, stop: int) -> Tensor:
+        part = x[:, None, start:stop].to(device)  # (W, 1, R, F)
+        mask = torch.from_numpy(masks[:, :, start:stop]).to(device, part.dtype)
         shown = over_leading(masker, 2, part, mask)  # (W, S, R, width)
         flat = shown.reshape(stack.count // members, -1, shown.shape[-1])
         logits = stack.forward(
@@ -123,9 +125,17 @@ def probabilities(
         )
         p = torch.softmax(logits.double(), -1)  # (networks, rows, K)
         p = p.reshape(flat.shape[0], members, *p.shape[1:]).mean(1)
-        found.append(p.reshape(*shown.shape[:-1], -1).cpu())
-    return torch.cat(found, dim=2).numpy()
+        return p.reshape(*shown.shape[:-1], -1).cpu()
+
+    return _over_rows(run, x, worlds * settings * members, device)
 
 
-def _rows(networks: int, columns: int) -> int:
-    return max(64, _CHUNK // (networks * columns))
+def _over_rows(
+    run: Callable[[int, int], Tensor], x: Tensor, networks: int, device: torch.device
+) -> NDArray[Any]:
+    """What ``run`` makes of rows x (W, R, C), some at a time, as one: (W, S, R, …)."""
+    size = max(64, _CHUNK // (networks * x.shape[2]))
+    with enough_for_a_row(device):
+        found, _ = in_parts(run, x.shape[1], size, device)
+    result: NDArray[Any] = torch.cat(found, dim=2).numpy()
+    return result
