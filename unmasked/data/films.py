@@ -100,14 +100,18 @@ def threads(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
+def shown(show: bool | Literal["auto", "lines"]) -> bool | Literal["lines"]:
+    """How to show progress: as asked, or a bar where somebody watches."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules if show == "auto" else show
+
+
 @contextmanager
 def file_bar(
     total: int, show: bool | Literal["auto", "lines"], what: str, doing: str = "reading"
 ) -> Iterator[Callable[[], None]]:
     """A progress bar over files, or a line; silent where nobody watches. Gives what to call after
     each."""
-    if show == "auto":
-        show = sys.stderr.isatty() or "ipykernel" in sys.modules
+    show = shown(show)
     if show == "lines" and total:
         print(f"{doing} {total:,} {what}", file=sys.stderr, flush=True)
     if show is not True or not total:
