@@ -141,17 +141,19 @@ BROKEN = [
 def test_a_film_that_cannot_be_used_is_skipped_and_named(
     tmp_path: Path, content: bytes, why: str
 ) -> None:
+    """Named by its place in the folder: results pass the sentence on, but no machine's paths."""
     path = damaged(nih(tmp_path, MIXED), "00000004_000.png", content)
+    own = "images_001/images/00000004_000.png"
     for _ in range(2):  # also when the others come from the cache
         with pytest.warns(DataWarning) as caught:
             data = read(tmp_path, balance=False)
         text = str(caught[0].message)
         one_sentence(text)
         assert len(caught) == 1
-        assert f"1 of 12 were skipped, such as {path}, which {why}" in text
+        assert f"1 of 12 were skipped, such as {own}, which {why}" in text
         (sentence,) = data.skipped
         one_sentence(sentence)
-        assert sentence.startswith(f"{path} was skipped: it {why}")
+        assert sentence.startswith(f"{own} was skipped: it {why}")
         assert all_names(data) == sorted({*ILL, *WELL} - {path.name})
         for films in parts(data):
             for x, name in zip(films.x, films.names, strict=True):
@@ -347,7 +349,9 @@ def test_writing_that_is_broken_off_leaves_nothing(
     else:
         (remark,) = read(mixed, cache=tmp_path).remarks
         one_sentence(remark)
-        assert f"could not be kept in {tmp_path} (No space left on device)" in remark
+        assert f"could not be kept in {tmp_path.name} (No space left on device)" in remark
+        assert str(tmp_path) not in remark  # results pass it on
+        assert "make room for them there or, in Python, name another folder" in remark
     assert kept(tmp_path) == []
 
 
@@ -396,5 +400,5 @@ def test_a_cache_that_cannot_be_a_folder_is_refused_before_reading(
     for cache in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(OutputError) as caught:
             read(mixed, cache=cache)
-        message(caught, cache, "cache=")
+        message(caught, cache, "in Python, name another with `chest_xray(…, cache=)`")
     assert reads == []

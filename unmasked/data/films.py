@@ -57,8 +57,9 @@ def read_films(
         failed = _to_cache(file, key, pixels, read)
         if failed:
             remarks.append(
-                f"the shrunken films could not be kept in {folder} ({failed}), so they will be "
-                "read again the next time; name another folder with cache=."
+                f"the shrunken films could not be kept in {file.parent.resolve().name} ({failed}), "
+                "so they will be read again the next time; make room for them there or, in Python, "
+                "name another folder with `chest_xray(…, cache=)`."
             )
     return pixels, reasons, remarks
 
@@ -142,8 +143,8 @@ def made_folder(cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"the cache {cache} must be a folder but cannot be made ({error.strerror}); name "
-            "another with cache=."
+            f"the cache {cache} must be a folder but cannot be made ({error.strerror}); in Python, "
+            "name another with `chest_xray(…, cache=)`."
         ) from error
     return cache
 
