@@ -288,6 +288,34 @@ def test_films_that_changed_are_read_again(tmp_path: Path, reads: list[str], cha
     assert round(float(x[0, 0, 0]) * 255) == (4 if change == "time" else 200)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_films_that_changed_replace_what_was_kept_of_them(tmp_path: Path, elsewhere: bool) -> None:
+    """But nothing of other films, sizes, seeds or of anybody else."""
+    films, other = nih(tmp_path / "films", MIXED), nih(tmp_path / "other", MIXED[1:])
+    cache = tmp_path / "cache" if elsewhere else films
+    where = {"cache": cache} if elsewhere else {}
+
+    def caches() -> set[str]:
+        return {path.name for path in cache.glob("*.npz")}
+
+    read(films, **where)
+    old = caches()
+    read(films, seed=1, **where)
+    read(films, size=8, **where)
+    read(films, balance=False, **where)
+    read(other, cache=cache)
+    (name,) = old
+    for foreign in (f"my-{name}", name.replace(".npz", "-mine.npz")):
+        (cache / foreign).write_bytes((cache / name).read_bytes())
+    np.savez(cache / "chest-xray-16-0123456789abcdef.npz", pixels=np.zeros(3))  # says no kind
+    before = caches()
+    assert len(before) == 8
+    (films / "images_001/images" / MIXED[0][0]).touch()
+    read(films, **where)
+    assert before - caches() == old
+    assert len(caches()) == len(before)
+
+
 def test_a_half_written_cache_is_not_used(mixed: Path, tmp_path: Path, reads: list[str]) -> None:
     first = read(mixed, cache=tmp_path)
     (file,) = tmp_path.iterdir()
