@@ -11,6 +11,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unmasked.data import phantom
+from unmasked.data.picture_folder import find_pictures
+
+
+def saved(path: Path, pixels: Any, **options: Any) -> Path:
+    Image.fromarray(np.asarray(pixels)).save(path, **options)
+    return path
+
+
+def found(folder: Path, table: Path, **options: Any) -> Any:
+    """The pictures that a table has labels for, at 32 × 32 pixels."""
+    return find_pictures(folder, table, size=32, progress=False, **options)
 
 
 def write_dicom(path: Path, pixels: NDArray[Any], **tags: Any) -> Path:

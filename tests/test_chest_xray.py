@@ -303,7 +303,7 @@ def test_listed_films_that_are_missing_are_counted_in_one_remark(tmp_path: Path)
     data = read(tmp_path, balance=False)
     assert data.remarks == [
         "2 of the 12 films that Data_Entry_2017.csv lists for these two classes are not in "
-        f"{tmp_path}, such as 00000002_000.png."
+        f"{tmp_path.name}, such as 00000002_000.png."
     ]
     assert all_names(data) == [name for name, _, _ in rows[:12] if name not in gone]
 

@@ -195,7 +195,7 @@ def test_a_damaged_packed_film_is_skipped_and_named(tmp_path: Path) -> None:
     np.savez(path, **arrays)
     with pytest.warns(DataWarning, match=r"1 of 40 were skipped, such as 7\.png in "):
         data = read(path, balance=False)
-    assert data.skipped == [f"7.png in {path} was skipped: it is no picture."]
+    assert data.skipped == [f"7.png in {path.name} was skipped: it is no picture."]
     assert sorted(i for films in parts(data) for i in numbers(films)) == [
         i for i in range(40) if i != 7
     ]

@@ -141,17 +141,19 @@ BROKEN = [
 def test_a_film_that_cannot_be_used_is_skipped_and_named(
     tmp_path: Path, content: bytes, why: str
 ) -> None:
+    """Named by its place in the folder: results pass the sentence on, but no machine's paths."""
     path = damaged(nih(tmp_path, MIXED), "00000004_000.png", content)
+    own = "images_001/images/00000004_000.png"
     for _ in range(2):  # also when the others come from the cache
         with pytest.warns(DataWarning) as caught:
             data = read(tmp_path, balance=False)
         text = str(caught[0].message)
         one_sentence(text)
         assert len(caught) == 1
-        assert f"1 of 12 were skipped, such as {path}, which {why}" in text
+        assert f"1 of 12 were skipped, such as {own}, which {why}" in text
         (sentence,) = data.skipped
         one_sentence(sentence)
-        assert sentence.startswith(f"{path} was skipped: it {why}")
+        assert sentence.startswith(f"{own} was skipped: it {why}")
         assert all_names(data) == sorted({*ILL, *WELL} - {path.name})
         for films in parts(data):
             for x, name in zip(films.x, films.names, strict=True):
@@ -286,6 +288,34 @@ def test_films_that_changed_are_read_again(tmp_path: Path, reads: list[str], cha
     assert round(float(x[0, 0, 0]) * 255) == (4 if change == "time" else 200)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_films_that_changed_replace_what_was_kept_of_them(tmp_path: Path, elsewhere: bool) -> None:
+    """But nothing of other films, sizes, seeds or of anybody else."""
+    films, other = nih(tmp_path / "films", MIXED), nih(tmp_path / "other", MIXED[1:])
+    cache = tmp_path / "cache" if elsewhere else films
+    where = {"cache": cache} if elsewhere else {}
+
+    def caches() -> set[str]:
+        return {path.name for path in cache.glob("*.npz")}
+
+    read(films, **where)
+    old = caches()
+    read(films, seed=1, **where)
+    read(films, size=8, **where)
+    read(films, balance=False, **where)
+    read(other, cache=cache)
+    (name,) = old
+    for foreign in (f"my-{name}", name.replace(".npz", "-mine.npz")):
+        (cache / foreign).write_bytes((cache / name).read_bytes())
+    np.savez(cache / "chest-xray-16-0123456789abcdef.npz", pixels=np.zeros(3))  # says no kind
+    before = caches()
+    assert len(before) == 8
+    (films / "images_001/images" / MIXED[0][0]).touch()
+    read(films, **where)
+    assert before - caches() == old
+    assert len(caches()) == len(before)
+
+
 def test_a_half_written_cache_is_not_used(mixed: Path, tmp_path: Path, reads: list[str]) -> None:
     first = read(mixed, cache=tmp_path)
     (file,) = tmp_path.iterdir()
@@ -347,7 +377,9 @@ def test_writing_that_is_broken_off_leaves_nothing(
     else:
         (remark,) = read(mixed, cache=tmp_path).remarks
         one_sentence(remark)
-        assert f"could not be kept in {tmp_path} (No space left on device)" in remark
+        assert f"could not be kept in {tmp_path.name} (No space left on device)" in remark
+        assert str(tmp_path) not in remark  # results pass it on
+        assert "make room for them there or, in Python, name another folder" in remark
     assert kept(tmp_path) == []
 
 
@@ -396,5 +428,5 @@ def test_a_cache_that_cannot_be_a_folder_is_refused_before_reading(
     for cache in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(OutputError) as caught:
             read(mixed, cache=cache)
-        message(caught, cache, "cache=")
+        message(caught, cache, "in Python, name another with `chest_xray(…, cache=)`")
     assert reads == []

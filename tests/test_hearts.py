@@ -14,6 +14,7 @@ from unmasked import Superpixels
 from unmasked.data import HeartMasks, heart_masks, phantom, truth_of_superpixels
 from unmasked.data.phantom import _drawn, _Films
 from unmasked.errors import InputError, SavedError
+from unmasked.reproduce import heartsegmenter as segmenters
 from unmasked.reproduce.heartlooks import dressed, moved, shown_of, to_size
 from unmasked.reproduce.heartmeasures import cardiothoracic_ratios
 from unmasked.reproduce.hearts import SEGMENTER, check_hearts, place_rows, places_of
@@ -198,6 +199,34 @@ def test_the_same_seed_gives_the_same_segmenter() -> None:
     )
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 1e-3
+
+
+def test_a_training_that_was_stopped_goes_on_to_the_same_segmenter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    films, tiny = phantoms(12, 1), Schooling(epochs=4, batch=4, size=16, widths=(8, 8))
+    options: dict[str, Any] = {"schooling": tiny, "device": "cpu", "show": "lines"}
+    unbroken = fit_segmenter(films, **options)
+    assert "heart segmenter: 4 epochs\n" in capsys.readouterr().err
+
+    class Stops(segmenters._Kept):
+        def write(self, epoch: int, *others: Any) -> None:
+            super().write(epoch, *others)
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(segmenters, "_Kept", Stops)
+        with pytest.raises(KeyboardInterrupt):
+            fit_segmenter(films, folder=tmp_path, **options)
+    resumed = fit_segmenter(films, folder=tmp_path, **options)
+    assert "heart segmenter: 4 epochs, 2 of them before\n" in capsys.readouterr().err
+    for name, weights in resumed.network.state_dict().items():
+        assert torch.equal(weights, unbroken.network.state_dict()[name]), name
+    assert resumed.scores == unbroken.scores
+    other = fit_segmenter(films, folder=tmp_path, seed=1, **options)  # begins anew
+    assert "heart segmenter: 4 epochs\n" in capsys.readouterr().err
+    assert other.scores != unbroken.scores
 
 
 def test_a_segmenter_comes_back_as_it_was_saved(learned: Segmenter, tmp_path: Path) -> None:

@@ -126,6 +126,21 @@ def test_links_are_followed_once_and_dead_ones_told(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("cell", ["site/dead.png", "dead.png", "dead"])
+def test_a_dead_link_that_has_a_label_is_told_once(tmp_path: Path, cell: str) -> None:
+    folder = tmp_path / "films"
+    picture(folder / "a.png")
+    (folder / "site").mkdir()
+    (folder / "site" / "dead.png").symlink_to(tmp_path / "gone.png")
+    lines = [("a.png", "x"), (cell, "y"), ("never.png", "y")]
+    table = write_labels(tmp_path / "labels.csv", lines)
+    found = find_pictures(folder, table, training=False).listing
+    assert [str(one) for one in found.skipped] == [
+        "site/dead.png was skipped: it is a link to a file that is not there.",
+        "never.png was skipped: it is listed in labels.csv but is not in the folder.",
+    ]
+
+
 def test_a_folder_that_stays_closed_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ the NIH Clinical Center. Labels were mined from reports by a program; NIH expect
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,8 @@ def chest_xray(
     listing = listed_in_folder(path) if path.is_dir() else listed_in_file(path)
     if balance:
         listing = listing.take(_balanced(listing.y, listing.part, seed))
-    pixels, reasons, remarks = read_films(listing.sources, size, folder, progress)
+    kind = f"{'.' if cache is None else path.resolve()} {size} {seed if balance else 'all'}"
+    pixels, reasons, remarks = read_films(listing.sources, size, folder, progress, _digest(kind))
     skipped = [f"{listing.named(i)} was skipped: it {why}." for i, why in reasons.items()]
     if len(reasons) == len(listing.y):
         raise InputError(
@@ -192,6 +194,10 @@ def heart_masks(path: str | Path) -> HeartMasks:
         measured=arrays["ctr_groundtruth"].astype(np.float64),
         source=arrays["source"],
     )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def _asked(name: str, value: Any) -> int | float | None:

@@ -43,9 +43,11 @@ class Listing:
         )
 
     def named(self, row: int) -> str:
-        """A film, for a sentence."""
+        """A film, for a sentence that results may pass on: not where the data lie on a machine."""
         source = self.sources[row]
-        return str(source) if isinstance(source, Path) else f"{self.names[row]} in {self.path}"
+        if isinstance(source, Path):
+            return source.relative_to(self.path).as_posix()
+        return f"{self.names[row]} in {self.path.name}"
 
 
 def listed_in_folder(folder: Path) -> Listing:
@@ -74,7 +76,7 @@ def listed_in_folder(folder: Path) -> Listing:
         absent = next(name for name in label if name not in found)
         remarks.append(
             f"{len(label) - len(here):,} of the {len(label):,} films that {table.name} lists for "
-            f"these two classes are not in {folder}, such as {absent}."
+            f"these two classes are not in {folder.resolve().name}, such as {absent}."
         )
     y = np.array([label[name][0] for name in here], np.int64)
     for value, finding in ((1, POSITIVE), (0, NEGATIVE)):

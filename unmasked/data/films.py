@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from unmasked.errors import InputError, OutputError
 
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA")  # whose pixels are bytes
+_KEPT = re.compile(r"chest-xray-\d+-[0-9a-f]{16}\.npz")
 _FORMAT = 1  # of the cache; raise it when films are shrunk in another way
 
 
@@ -30,10 +32,12 @@ def read_films(
     size: int,
     folder: Path | None,
     progress: bool | Literal["auto"],
+    kind: str,
 ) -> tuple[NDArray[np.uint8], dict[int, str], list[str]]:
     """Pixels (films, size, size), why some have none, by row, and what there is to say about it.
 
-    What was read is kept in ``folder``. What could not be read is tried again the next time.
+    What was read is kept in ``folder``, in place of what was kept there of the same ``kind``: films
+    that have changed since. What could not be read is tried again the next time.
     """
     shape = (len(sources), size, size)
     file = key = None
@@ -54,11 +58,14 @@ def read_films(
             advance()
     remarks = []
     if file is not None and key is not None and read.sum() > before:
-        failed = _to_cache(file, key, pixels, read)
-        if failed:
+        failed = _to_cache(file, key, pixels, read, kind)
+        if failed is None:
+            _forget_others(file, kind)
+        else:
             remarks.append(
-                f"the shrunken films could not be kept in {folder} ({failed}), so they will be "
-                "read again the next time; name another folder with cache=."
+                f"the shrunken films could not be kept in {file.parent.resolve().name} ({failed}), "
+                "so they will be read again the next time; make room for them there or, in Python, "
+                "name another folder with `chest_xray(…, cache=)`."
             )
     return pixels, reasons, remarks
 
@@ -100,14 +107,18 @@ def threads(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
+def shown(show: bool | Literal["auto", "lines"]) -> bool | Literal["lines"]:
+    """How to show progress: as asked, or a bar where somebody watches."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules if show == "auto" else show
+
+
 @contextmanager
 def file_bar(
     total: int, show: bool | Literal["auto", "lines"], what: str, doing: str = "reading"
 ) -> Iterator[Callable[[], None]]:
     """A progress bar over files, or a line; silent where nobody watches. Gives what to call after
     each."""
-    if show == "auto":
-        show = sys.stderr.isatty() or "ipykernel" in sys.modules
+    show = shown(show)
     if show == "lines" and total:
         print(f"{doing} {total:,} {what}", file=sys.stderr, flush=True)
     if show is not True or not total:
@@ -138,8 +149,8 @@ def made_folder(cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"the cache {cache} must be a folder but cannot be made ({error.strerror}); name "
-            "another with cache=."
+            f"the cache {cache} must be a folder but cannot be made ({error.strerror}); in Python, "
+            "name another with `chest_xray(…, cache=)`."
         ) from error
     return cache
 
@@ -171,13 +182,13 @@ def _from_cache(
 
 
 def _to_cache(
-    file: Path, key: str, pixels: NDArray[np.uint8], read: NDArray[np.bool_]
+    file: Path, key: str, pixels: NDArray[np.uint8], read: NDArray[np.bool_], kind: str
 ) -> str | None:
     """Write the cache, whole or not at all; why it could not be."""
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
         with open(part, "wb") as handle:
-            np.savez(handle, key=np.array(key), pixels=pixels, read=read)
+            np.savez(handle, key=np.array(key), pixels=pixels, read=read, kind=np.array(kind))
         os.replace(part, file)
     except OSError as error:
         return why(error)
@@ -185,6 +196,15 @@ def _to_cache(
         with suppress(OSError):
             part.unlink()
     return None
+
+
+def _forget_others(file: Path, kind: str) -> None:
+    """Remove caches of the same kind beside a new one, which nobody will read again."""
+    for path in file.parent.glob("chest-xray-*.npz"):
+        if _KEPT.fullmatch(path.name) and path != file:
+            with suppress(InputError, OSError):  # an earlier version's, which does not say its kind
+                if read_arrays(path, {"kind": ("text", 0)})["kind"] == kind:
+                    path.unlink()
 
 
 _KINDS = {

@@ -102,6 +102,7 @@ def find_pictures(
             labels,
             files.pictures,
             others=files.others,
+            skipped=[one.file for one in files.skipped],
             image_column=image_column,
             label_column=label_column,
             group=group,

@@ -3,7 +3,8 @@
 ``pictures-SIZE-KEY.npy`` holds (pictures, channels, size, size); ``….json`` beside it says why
 some could not be read. KEY is a digest of the files' names, lengths and times and of the plan. The
 file appears when it is complete. Until then its first part lies beside it, and a reading that was
-killed goes on behind that part.
+killed goes on behind that part. One run at a time reads; others that want the same file wait for it
+(``….lock``).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -21,7 +23,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unmasked.data.films import file_bar, threads, why
+from unmasked.data.films import file_bar, shown, threads, why
 from unmasked.data.picturefiles import Plan, read
 from unmasked.errors import OutputError
 
@@ -47,18 +49,50 @@ def cached_pictures(
     if found is None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _fill(file, key, paths, plan, progress)
+            with _only_reader(file, progress):
+                found = _complete(file, key, paths, plan)  # another run may have just made it
+                if found is None:
+                    _fill(file, key, paths, plan, progress)
         except OSError as error:
             raise OutputError(
                 f"the shrunken pictures cannot be kept in {folder} ({why(error)}); free some space "
                 "or name another folder with --cache."
             ) from error
-        found = _complete(file, key, paths, plan, retry=False)
+        found = found or _complete(file, key, paths, plan, retry=False)
         if found is None:
             raise OutputError(
                 f"the shrunken pictures in {file} are not as they were written; check the disk."
             )
     return (*found, file)
+
+
+@contextmanager
+def _only_reader(file: Path, progress: bool | Literal["auto", "lines"]) -> Iterator[None]:
+    """Wait until no other run writes this file: two would cut off what the other has written.
+
+    The lock lies beside the file, as runs of other users and machines may share the folder; a run
+    that is killed leaves it open.
+    """
+    from filelock import FileLock, Timeout
+
+    path = file.with_suffix(".lock")
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if shown(progress):
+            print(
+                f"another run reads the same pictures into {file.parent}; waiting until it ends",
+                file=sys.stderr,
+                flush=True,
+            )
+        lock.acquire(timeout=-1)
+    try:
+        yield
+        with suppress(OSError):
+            path.unlink()  # who waits for it finds the pictures complete
+    finally:
+        lock.release()
 
 
 def _key(paths: Sequence[Path], names: Sequence[str], plan: Plan) -> str:
@@ -111,7 +145,7 @@ def _fill(
     plan: Plan,
     progress: bool | Literal["auto", "lines"],
 ) -> None:
-    """Read all pictures in their order into a file that is then renamed."""
+    """Read all pictures in their order into a file that is then renamed, and its note after it."""
     part = file.with_suffix(".part")
     note = part.with_suffix(".part.json")
     shape = (len(paths), *plan.shape)
@@ -133,10 +167,10 @@ def _fill(
                 if time.monotonic() - noted > _SECONDS_BETWEEN_NOTES:
                     _keep(handle, note, key, row + 1, reasons)
                     noted = time.monotonic()
-        _keep(handle, _note(file), key, len(paths), reasons)
+        _keep(handle, note, key, len(paths), reasons)
+    _note(file).unlink(missing_ok=True)  # it is of pixels that go: better none than a wrong one
     os.replace(part, file)
-    with suppress(OSError):
-        note.unlink()
+    os.replace(note, _note(file))
 
 
 def _in_order(paths: Sequence[Path], done: int, plan: Plan, advance: Callable[[], None]) -> Any:

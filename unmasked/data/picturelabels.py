@@ -67,6 +67,7 @@ def read_labels(
     files: dict[str, Path],
     *,
     others: Sequence[str] = (),
+    skipped: Sequence[str] = (),
     image_column: str | None = None,
     label_column: str | None = None,
     group: str | None = None,
@@ -74,7 +75,8 @@ def read_labels(
     """The pictures of a folder, ``files`` by name, that a table has labels for, in its order.
 
     A cell names a picture by its path below the folder, by its file name alone, or without its
-    ending, wherever only one picture is meant. ``others`` are files that are no such pictures.
+    ending, wherever only one picture is meant. ``others`` are files that are no such pictures, and
+    ``skipped`` those of which it is said already why they are left out.
     """
     content = read_table(table, as_written=True)
     columns = list(content.columns)
@@ -82,14 +84,14 @@ def read_labels(
         _check_header(columns, files, table)
     image, label = _columns(content, files, table, image_column, label_column)
     _check_columns(columns, table, image, label, group)
-    known, unusable = _Names(files), _Names({name: Path(name) for name in others})
+    known, unusable, done = _Names(files), _only_names(others), _only_names(skipped)
     cells = [cell.strip() for cell in content[image]]
     known.learn(cells)
     meant = [known.find(cell) for cell in cells]
     own = [value.strip() for value in content[label]]
     whose = [""] * len(own) if group is None else [value.strip() for value in content[group]]
     if all(name is None for name in meant):
-        _check_names(cells, unusable, files, table, image)
+        _check_names(cells, (unusable, done), files, table, image)
     absent = [Skipped(name, f"has no line in {table.name}") for name in sorted({*files} - {*meant})]
     said, left_out = _said(meant, own, whose, table, label, group)
     return Listing(
@@ -97,7 +99,7 @@ def read_labels(
         list(said),
         [values[0] for values in said.values()],
         None if group is None else [values[1] for values in said.values()],
-        [*_without_file(cells, meant, unusable, table), *left_out, *absent],
+        [*_without_file(cells, meant, unusable, done, table), *left_out, *absent],
         tuple(sorted({*own} - {""})),
     )
 
@@ -122,9 +124,9 @@ def _check_columns(
 
 
 def _without_file(
-    cells: Sequence[str], meant: Sequence[str | None], unusable: _Names, table: Path
+    cells: Sequence[str], meant: Sequence[str | None], unusable: _Names, done: _Names, table: Path
 ) -> list[Skipped]:
-    """Lines that mean no picture, or more than one."""
+    """Lines that mean no picture, or more than one; without those that are ``done``."""
     skipped = []
     for row, (cell, name) in enumerate(zip(cells, meant, strict=True), 1):
         if not cell:
@@ -132,6 +134,8 @@ def _without_file(
             skipped.append(Skipped(where, "names no picture"))
         elif name == "":
             skipped.append(Skipped(cell, "stands for more than one picture in the folder"))
+        elif name is None and done.find(cell) is not None:
+            continue
         elif name is None and unusable.find(cell) is not None:
             skipped.append(Skipped(cell, NO_PICTURE))
         elif name is None:
@@ -162,11 +166,15 @@ def _said(
 
 
 def _check_names(
-    cells: Sequence[str], unusable: _Names, files: dict[str, Path], table: Path, image: str
+    cells: Sequence[str],
+    unusable: Sequence[_Names],
+    files: dict[str, Path],
+    table: Path,
+    image: str,
 ) -> None:
     """A column of which no cell names a file is hardly the one that is meant."""
     names = list(dict.fromkeys(cell for cell in cells if cell))
-    if not names or any(unusable.find(cell) is not None for cell in names):
+    if not names or any(own.find(cell) is not None for own in unusable for cell in names):
         return
     first, path = next(iter(files.items()))
     many = f"none of the {len(names):,} names" if len(names) > 1 else "the only name"
@@ -291,6 +299,11 @@ class _Names:
                 best = [own for own, depth in possible.items() if depth == most]
                 return best[0] if len(best) == 1 else ""
         return None
+
+
+def _only_names(names: Iterable[str]) -> _Names:
+    """For files of which no more than the name is needed."""
+    return _Names({name: Path(name) for name in names})
 
 
 def _plain(cell: str) -> str:

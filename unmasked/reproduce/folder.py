@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,12 @@ def check_same_run(folder: Path, preset: str, run: str) -> None:
                 "folder with --out, or remove it."
             )
     content = _read(folder / CHECKPOINTS / _MARK)
-    if content is not None:
+    if content:  # one that says nothing, as a kill may leave it, is no reason to forget training
         _check_preset(folder, "an unfinished run", content, preset)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What a file says; None where there is no file."""
+    """What a file says; None where there is no file, nothing where it cannot be read."""
     if not path.is_file():
         return None
     try:
@@ -62,10 +63,12 @@ def _check_preset(folder: Path, kind: str, content: Any, preset: str) -> None:
 
 
 def mark(folder: Path, preset: str) -> None:
-    """Say whose unfinished run a folder holds."""
+    """Say whose unfinished run a folder holds, in a file that appears whole or not at all."""
     path = folder / CHECKPOINTS / _MARK
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"preset": preset}), encoding="utf-8")
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps({"preset": preset}), encoding="utf-8")
+    os.replace(part, path)
 
 
 def begun(checkpoints: Path) -> bool:

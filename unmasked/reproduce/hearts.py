@@ -8,6 +8,7 @@ says how much of each method's selections lies where (`where_selections_lie`).
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -164,10 +165,14 @@ def _segmenter(
         same = (kept.about.get("digest"), kept.about.get("seed"), kept.schooling)
         if same == (digest, seed, schooling):
             return kept
-    segmenter = fit_segmenter(films, seed=seed, schooling=schooling, device=device, show=show)
+    training = None if folder is None else folder.with_name(f"{folder.name} training")
+    segmenter = fit_segmenter(
+        films, seed=seed, schooling=schooling, device=device, show=show, folder=training
+    )
     segmenter.about["digest"] = digest
-    if folder is not None:
+    if folder is not None and training is not None:
         segmenter.save(folder)
+        shutil.rmtree(training, ignore_errors=True)
     return segmenter
 
 

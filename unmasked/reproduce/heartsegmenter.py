@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, interpolate
 
 from unmasked.data import HeartMasks
+from unmasked.engine import checkpoint
 from unmasked.engine.device import choose_device, fast_products
 from unmasked.engine.noise import generator
 from unmasked.engine.progress import Bar, Show
@@ -132,6 +133,7 @@ def fit_segmenter(
     schooling: Schooling | None = None,
     device: str = "auto",
     show: Show = "auto",
+    folder: Path | None = None,
 ) -> Segmenter:
     """Train a segmenter on films with masks; score it on films that it did not see.
 
@@ -140,6 +142,7 @@ def fit_segmenter(
 
     held_out : share of the films of each source to score on, at least one of each; 0: none.
     epochs : instead of the schooling's.
+    folder : where the training is kept after each epoch, to go on with if it is stopped.
     """
     schooling = schooling or Schooling()
     if epochs is not None:
@@ -152,12 +155,16 @@ def fit_segmenter(
     masks = torch.from_numpy(np.stack([films.heart[learn], films.lungs[learn]], 1)).to(where)
     masks = to_size(masks.to(x.dtype), schooling.size)  # (films, organs, size, size)
     network = _network(schooling, seed).to(where).train()
-    _train(network, x, masks, schooling, seed, show)
+    kept = None
+    if folder is not None:
+        run = checkpoint.fingerprint(f"{schooling} {seed} {where.type}", [x, masks])
+        kept = _Kept(folder / f"heart segmenter {run[:12]}.safetensors", run)
+    before = _train(network, x, masks, schooling, seed, show, kept)
     about = {
         "films": len(learn),
         "sources": sorted(set(films.source[learn].tolist())),
         "seed": seed,
-        "seconds": time.monotonic() - started,
+        "seconds": before + time.monotonic() - started,
     }
     segmenter = Segmenter(network, schooling, {}, about)
     for source in sorted(set(films.source[test].tolist())):
@@ -250,10 +257,68 @@ def _network(schooling: Schooling, seed: int) -> nn.Module:
     return network
 
 
+class _Kept(NamedTuple):
+    """A training on disk; a training that goes on from it ends with the same segmenter."""
+
+    path: Path
+    run: str
+
+    def write(
+        self,
+        epoch: int,
+        seconds: float,
+        network: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        cycle: torch.optim.lr_scheduler.LRScheduler,
+    ) -> None:
+        """Keep what ``epoch`` epochs have made."""
+        state = optimiser.state_dict()
+        tensors = dict(network.state_dict(prefix="network."))
+        for number, moments in state["state"].items():
+            tensors |= {f"moments.{number}.{name}": value for name, value in moments.items()}
+        values = {
+            "epoch": epoch,
+            "seconds": seconds,
+            "groups": state["param_groups"],
+            "cycle": cycle.state_dict(),
+        }
+        checkpoint.write(self.path, self.run, values, tensors)
+
+    def read(
+        self,
+        network: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        cycle: torch.optim.lr_scheduler.LRScheduler,
+    ) -> tuple[int, float]:
+        """Put back what was kept; how many epochs and seconds that were, none where nothing was."""
+        found = checkpoint.read(self.path, self.run)
+        if found is None:
+            return 0, 0.0
+        values, tensors = found
+        load_weights(network, tensors, "network").train()
+        state: dict[int, dict[str, Tensor]] = {}
+        for number, weights in enumerate(network.parameters()):
+            start = f"moments.{number}."
+            for name in (name for name in tensors if name.startswith(start)):
+                value = tensors[name]
+                if value.ndim:  # laid out as the weights are, so that sums are rounded alike
+                    value = torch.empty_like(weights.detach()).copy_(value)
+                state.setdefault(number, {})[name.removeprefix(start)] = value
+        optimiser.load_state_dict({"state": state, "param_groups": values["groups"]})
+        cycle.load_state_dict(values["cycle"])
+        return values["epoch"], values["seconds"]
+
+
 def _train(
-    network: nn.Module, x: Tensor, masks: Tensor, schooling: Schooling, seed: int, show: Show
-) -> None:
-    """All epochs; x (films, 1, s, s), masks (films, organs, s, s)."""
+    network: nn.Module,
+    x: Tensor,
+    masks: Tensor,
+    schooling: Schooling,
+    seed: int,
+    show: Show,
+    kept: _Kept | None,
+) -> float:
+    """All epochs; x (films, 1, s, s), masks (films, organs, s, s). Seconds of an earlier run."""
     count, batch = len(x), min(schooling.batch, len(x))
     steps = count // batch  # films left over have their turn in another epoch
     optimiser = torch.optim.AdamW(
@@ -262,9 +327,11 @@ def _train(
     cycle = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, schooling.rate, total_steps=schooling.epochs * steps, pct_start=0.2
     )
-    title = "heart segmenter"
+    title, started = "heart segmenter", time.monotonic()
+    first, before = (0, 0.0) if kept is None else kept.read(network, optimiser, cycle)
     with Bar(title, schooling.epochs, show) as bar, fast_products(x.device):
-        for epoch in range(schooling.epochs):
+        bar.update(first)
+        for epoch in range(first, schooling.epochs):
             noise = generator(x.device, seed, title, epoch)
             order = torch.randperm(count, generator=noise, device=x.device)
             total = x.new_zeros(())
@@ -283,7 +350,11 @@ def _train(
                 optimiser.step()
                 cycle.step()
                 total += loss.detach()
+            if kept is not None:
+                seconds = before + time.monotonic() - started
+                kept.write(epoch + 1, seconds, network, optimiser, cycle)
             bar.update(epoch + 1, float(total) / steps)
+    return before
 
 
 def _loss(
