@@ -97,6 +97,11 @@ def test_what_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:
     assert tried == {"start", "third", "fourth"}  # what needs the first is left to the run too
 
 
+def test_what_several_say_is_said_once(tmp_path: Path) -> None:
+    """A GPU that is short of memory is so for each of them."""
+    assert _train(Diary(tmp_path, {"start": "warn", "third": "warn"})) == ["in two halves."]
+
+
 def test_processes_that_die_while_they_start_leave_all_to_the_run(tmp_path: Path) -> None:
     """What they read is larger than a pipe holds; the run must not wait until it is taken."""
     said = _train(Diary(tmp_path, {"every": "die", "more": "x" * 1_000_000}), jobs=4)

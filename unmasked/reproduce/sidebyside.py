@@ -69,6 +69,7 @@ def train_side_by_side(work: Workshop, explainers: tuple[str, ...], jobs: int) -
 def _train_all(store: Path, waiting: list[Task], jobs: int, show: Show) -> None:
     running: dict[int, _Worker] = {}  # by what tells that the process has ended
     done: set[str] = set()
+    told: set[str] = set()
     count = len(waiting)
     threads = max(1, torch.get_num_threads() // min(jobs, count))
     context = multiprocessing.get_context("spawn")  # a copy of a process cannot use its GPU
@@ -93,7 +94,7 @@ def _train_all(store: Path, waiting: list[Task], jobs: int, show: Show) -> None:
                     assert isinstance(end, int)
                     worker = running.pop(end)
                     name = worker.task.name
-                    if _succeeded(worker):
+                    if _succeeded(worker, told):
                         done.add(name)
                     else:  # what needs it would train it too, all at the same time
                         waiting = [task for task in waiting if task.after != name]
@@ -134,8 +135,9 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _succeeded(worker: _Worker) -> bool:
-    """Whether a process that has ended did its task; what it had to say is passed on."""
+def _succeeded(worker: _Worker, told: set[str]) -> bool:
+    """Whether a process that has ended did its task; what it had to say is passed on, unless
+    another was ``told`` the same: each process of a GPU that is short of memory says so."""
     try:
         notes, error = worker.said.recv()
     except EOFError:  # it was killed
@@ -145,7 +147,9 @@ def _succeeded(worker: _Worker) -> bool:
     if error == _CTRL_C:
         raise KeyboardInterrupt
     for note in notes:
-        warnings.warn(note, stacklevel=3)
+        if str(note) not in told:
+            told.add(str(note))
+            warnings.warn(note, stacklevel=3)
     if error:
         warnings.warn(
             f"{worker.task.name} could not be trained beside the others ({error}); it is trained "
