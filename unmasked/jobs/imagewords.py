@@ -17,13 +17,14 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 from unmasked.jobs.saved import new_rows, said_price
+from unmasked.jobs.verdicts import FEW, over_random
 from unmasked.metrics import Interval
 
 _MOST_NAMED = 10  # skipped pictures that are printed
 _MOST_CLASSES = 6  # that are printed with their counts
 _LOOKED_AT = 100  # pictures whose brightest value is looked for
 _DARK = 0.25  # of white
-_FEW = 10  # intervals drawn from fewer pictures again and again are too narrow
+_TOO_FEW = "are too few to tell the selections from random ones."
 
 
 def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
@@ -99,7 +100,9 @@ def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
     return text
 
 
-def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> list[str]:
+def summary_of(
+    explanation: Explanation, scores: Scores, explainer: RealX, verdict: str
+) -> list[str]:
     """What was found, in plain words."""
     features = explanation.masks.shape[1]
     rows = scores.rows
@@ -110,7 +113,7 @@ def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> li
         f"classes with AUROC {scores['eauroc']} and accuracy {scores['eacc']}; from everything "
         f"with {_figures(rows['everything'])}, from random superpixels of the same number with "
         f"{_figures(rows['random'])}.",
-        _verdict(scores, len(explanation.masks)),
+        verdict,
     ]
     if len(explainer.path_) > 1:
         text.append(_path(explainer))
@@ -141,29 +144,31 @@ def _figures(row: dict[str, Interval]) -> str:
     return f"{'–' if np.isnan(area) else f'{area:.3f}'} and {accuracy:.3f}"
 
 
-def _verdict(scores: Scores, pictures: int) -> str:
-    """Is what is shown more informative than chance? By log-likelihood, paired over pictures."""
-    if pictures < _FEW:
+def verdict_on(scores: Scores, groups: NDArray[np.str_] | None) -> str:
+    """What may be said of selections, ``groups`` (pictures,) resampled together where given."""
+    own = scores.count if groups is None else len(np.unique(groups))
+    if own < FEW:
         return (
-            f"Fewer than {_FEW} pictures with labels are too few to tell the selections from "
-            "random ones."
+            f"Fewer than {FEW} {'pictures' if groups is None else 'groups'} with labels {_TOO_FEW}"
         )
-    gain = scores.over_random["eloglik"]
-    interval = f"[{gain.low:.3f}, {gain.high:.3f}]"
-    if gain.low > 0:
-        return (
-            "The selections say more about the label than random ones: by "
-            f"{gain.value:.3f} nats a picture {interval}."
-        )
-    return (
-        "The selections could not be told from random ones of the same sizes (difference "
-        f"{gain.value:.3f} nats a picture {interval}): do not rely on them."
-    )
+    return over_random(scores, "picture", "label")
+
+
+def undecided(scores: Scores | None, verdict: str) -> bool:
+    """Whether these pictures say nothing about the selections, so that the model's own must."""
+    return scores is None or verdict.endswith(_TOO_FEW)
 
 
 def summary_of_new(
-    explanation: Explanation, scores: Scores | None, explainer: RealX, price: float
+    explanation: Explanation,
+    scores: Scores | None,
+    explainer: RealX,
+    price: float,
+    verdict: str,
+    *,
+    labelled: bool,
 ) -> list[str]:
+    """The same of new pictures; ``labelled`` ones have no scores if the model learned from all."""
     rows, features = explanation.masks.shape
     text = [
         f"{rows:,} {'picture' if rows == 1 else 'pictures'} explained at λ = "
@@ -171,12 +176,32 @@ def summary_of_new(
         f"{features} superpixels on average."
     ]
     if scores is None:
-        return [*text, "They were not evaluated: that needs their true labels (--labels)."]
+        why = (
+            "the model learned from all of them, so figures would flatter it"
+            if labelled
+            else "that needs their true labels (--labels)"
+        )
+        return [*text, f"They were not evaluated: {why}."]
     text.append(
         f"EVAL-X tells the classes from what is shown with AUROC {scores['eauroc']} and accuracy "
         f"{scores['eacc']}; from everything with {_figures(scores.rows['everything'])}."
     )
-    return [*text, _verdict(scores, rows), *scores.remarks]
+    return [*text, verdict, *scores.remarks]
+
+
+def learned_sentences(seen: NDArray[np.bool_], scores: Scores | None, *, known: bool) -> list[str]:
+    """Which of the pictures the model learned from: what is said of those flatters it."""
+    if not known:
+        return [
+            "This model does not say which pictures it learned from: if these are among them, the "
+            "figures are too good."
+        ] * (scores is not None)
+    count, total = int(seen.sum()), len(seen)
+    if not count:
+        return []
+    which = f"{count:,} of {total:,} pictures" if count < total else f"All {total:,} pictures"
+    left_out = "" if scores is None else " and are left out of the figures"
+    return [f"{which} are among those that the model learned from{left_out}."]
 
 
 def result_rows(
