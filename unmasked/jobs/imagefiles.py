@@ -163,12 +163,18 @@ def write_study(part: Path, found: Explained, *, most: int, seed: int) -> int:
 
 def write_page(part: Path, found: Explained, title: str, lead: list[str], footer: str) -> None:
     """``gallery.html``: the first pictures of each class, not picked by hand."""
-    shown = sorted(_in_turn(np.arange(len(found.rows)), found.labels)[:_CARDS])
+    every = len(found.rows)
+    own = found.names if found.labels is None else found.labels
+    shown = sorted(_in_turn(np.arange(every), found.labels)[:_CARDS])
+    if len(shown) < every:
+        each = "" if found.labels is None else " of each class"
+        lead = [*lead, f"Below are {len(shown):,} of {every:,}, the first{each}: overlays has all."]
     write_gallery(
         part / "gallery.html",
         title,
         [_card(found, i) for i in _by_class(shown, found.labels)],
         lead=lead,
+        totals=Counter(_heading(None if found.labels is None else one) for one in own),
         footer=footer,
     )
 
@@ -200,7 +206,11 @@ def _card(found: Explained, i: int) -> Card:
             best = int(chances[i].argmax())
             facts[what] = f"{found.classes[best]} ({chances[i, best]:.2f})"
     label = None if found.labels is None else found.labels[i]
-    return Card("" if label is None else f"Label: {label}", name, "", pictures, facts)
+    return Card(_heading(label), name, "", pictures, facts)
+
+
+def _heading(label: str | None) -> str:
+    return "" if label is None else f"Label: {label}"
 
 
 def _in_turn(order: NDArray[np.int64], labels: list[str] | None) -> list[int]:
