@@ -133,6 +133,17 @@ def test_the_verdict_of_training_comes_again_without_labels(
     assert "When the model was trained, on" in (out / "gallery.html").read_text(encoding="utf-8")
 
 
+def test_pictures_of_one_class_have_no_auroc(trained: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    labels = write_labels(
+        tmp_path / "l.csv", [(n, "normal") for n, _ in write_films(new, 12, seed=4)]
+    )
+    asked = (new, "--model", trained, "--labels", labels, "--out", tmp_path / "out")
+    done = run(*asked, "--device", "cpu")
+    assert "the rows are all of one class, so there is no AUROC." in done.stdout
+    assert "nan" not in done.stdout
+
+
 # ---------------------------------------------------------------------- groups
 
 

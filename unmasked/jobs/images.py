@@ -24,6 +24,7 @@ from unmasked.data.picture_folder import (
     split_pictures,
 )
 from unmasked.data.picturefiles import Fit
+from unmasked.data.picturelabels import Skipped
 from unmasked.data.picturelisting import readable
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
@@ -284,14 +285,7 @@ def explain_new_pictures(
     evaluator = None if beside is None else EvalX.load(beside, device=device)
     found = reading.find(folder, labels, show, channels=3 if channels == 3 else 1, training=False)
     if labels is not None:
-        assert found.listing.labels is not None
-        known = {str(label) for label in explainer.classes_}
-        foreign = next((own for own in found.listing.labels if own not in known), None)
-        if foreign is not None:
-            raise InputError(
-                f"labels must be the classes that the model knows, {', '.join(sorted(known))}, but "
-                f"{labels} has {foreign!r}; correct it or leave out --labels."
-            )
+        found = _of_known_classes(found, [str(label) for label in explainer.classes_], labels)
     pictures = _read(found, out, reading, show, training=False)
     explanation = explainer.explain(pictures.images, sparsity=price)
     seen = notes.seen(pictures.images)
@@ -345,6 +339,26 @@ def explain_new_pictures(
 
 
 # ---------------------------------------------------------------------- before the work
+
+
+def _of_known_classes(found: FoundPictures, classes: Sequence[str], labels: Path) -> FoundPictures:
+    """The pictures whose labels a model knows; the others are skipped, unless all are."""
+    known = ", ".join(sorted(classes))
+    listing = found.listing
+    assert listing.labels is not None
+    good = [row for row, own in enumerate(listing.labels) if own in classes]
+    if not good:
+        raise InputError(
+            f"labels must be the classes that the model knows, {known}, but {labels} has "
+            f"{listing.labels[0]!r}; correct it or leave out --labels."
+        )
+    kept = listing.keep(good)
+    kept.skipped += [
+        Skipped(name, f"has the label {own!r}, which the model does not know (it knows {known})")
+        for name, own in zip(listing.names, listing.labels, strict=True)
+        if own not in classes
+    ]
+    return replace(found, listing=kept, looks=[found.looks[row] for row in good])
 
 
 def _read(
