@@ -36,8 +36,9 @@ class PictureNotes:
 
     def seen(self, images: StoredImages) -> NDArray[np.bool_]:
         """Which pictures the model learned from, (pictures,); none where that is not known."""
-        known = self.learned or frozenset()
-        return np.array([own in known for own in digests(images)])
+        if self.learned is None:
+            return np.zeros(len(images), dtype=bool)
+        return np.array([own in self.learned for own in digests(images)])
 
 
 def write_notes(model: Path, fit: Fit, superpixels: int, learned: StoredImages) -> None:

@@ -43,6 +43,7 @@ from unmasked.jobs.imagefiles import STUDY_CASES, Explained, write_all, write_pa
 from unmasked.jobs.imagenotes import DEFAULT_FIT, read_notes, write_notes
 from unmasked.jobs.imageparts import default_superpixels, default_training
 from unmasked.jobs.imagewords import (
+    blind_sentences,
     class_sentences,
     dark_sentences,
     learned_sentences,
@@ -233,7 +234,8 @@ def explain_folder(
         explainer.save(part / "model")
         learned = np.concatenate([split["train"], split["valid"]])
         write_notes(part / "model", pictures.plan.fit, superpixels, pictures.images.take(learned))
-        write_tested(part / "model", len(explanation), "test pictures", verdict)
+        found_then = " ".join([*blind_sentences(scores, explainer), verdict])
+        write_tested(part / "model", len(explanation), "test pictures", found_then)
         evaluator.save(part / "evaluator")
     remove_checkpoints(out)
     _forget_others(pictures, reading)

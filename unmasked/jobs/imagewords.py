@@ -154,7 +154,7 @@ def summary_of(
     """What was found, in plain words."""
     features = explanation.masks.shape[1]
     rows = scores.rows
-    blind = _blind(scores, explainer)
+    blind = blind_sentences(scores, explainer)
     text = [
         *blind,
         f"For each test picture REAL-X shows {explanation.sizes.mean():.1f} of the {features} "
@@ -175,7 +175,7 @@ def summary_of(
     return text + scores.remarks
 
 
-def _blind(scores: Scores, explainer: RealX) -> list[str]:
+def blind_sentences(scores: Scores, explainer: RealX) -> list[str]:
     """A sentence where not even whole pictures tell the classes: selections then cannot either."""
     chance = 1 / len(explainer.classes_)
     full = explainer.full_accuracy_
