@@ -67,6 +67,9 @@ def test_pictures_learned_from_are_left_out_of_the_figures(
     assert f"EVAL-X on {left:,} rows" in done.stdout
     assert f"{40 + deep} pictures explained" in done.stdout
     assert results(out)["learned_from"] == 32
+    with open(out / "explained.csv", newline="", encoding="utf-8") as file:
+        new = {line["image"] for line in csv.DictReader(file) if line["learned_from"] == "no"}
+    assert new == held_out(trained) | ({"deep.png"} if deep else set())
 
 
 def test_where_the_model_learned_from_all_none_are_evaluated(

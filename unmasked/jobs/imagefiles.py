@@ -36,7 +36,8 @@ class Explained:
     """Pictures that were explained, and what is known about each: (pictures,) rows everywhere.
 
     rows : positions in the folder. shown, everything : (pictures, classes) what an evaluator says
-    of what is shown and of the whole picture; None without one.
+    of what is shown and of the whole picture; None without one. learned : whether the model
+    learned from each; None where none of them can be, or where that is not known.
     """
 
     folder: PictureFolder
@@ -45,6 +46,7 @@ class Explained:
     classes: NDArray[Any]
     shown: NDArray[np.float64] | None
     everything: NDArray[np.float64] | None
+    learned: NDArray[np.bool_] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -124,6 +126,8 @@ def explained_table(found: Explained, files: list[str]) -> pd.DataFrame:
             columns[f"{what}_probability"] = chances.max(1).round(4)
     columns["shown"] = found.explanation.sizes
     columns["fraction"] = found.explanation.masks.mean(1).round(4)
+    if found.learned is not None:
+        columns["learned_from"] = np.where(found.learned, "yes", "no")
     columns["file"] = files
     columns["height"], columns["width"] = sizes[:, 0], sizes[:, 1]
     places = np.array([plan.place(int(h), int(w)) for h, w in sizes])

@@ -304,6 +304,7 @@ def explain_new_pictures(
         verdict = verdict_on(scores, together)
     rows = np.arange(len(pictures.names))
     explained = _explained(pictures, rows, explanation, evaluator, list(explainer.classes_))
+    explained = replace(explained, learned=None if notes.learned is None else seen)
     summary = [
         *summary_of_new(
             explanation, scores, explainer, price, verdict, labelled=labels is not None
