@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,12 @@ def test_new_rows_with_a_saved_model(explained, cancer, tmp_path):
     new.drop(columns="diagnosis").to_csv(unlabelled, index=False)
     done = run("explain", "--model", explained / "model", unlabelled)
     assert "25 rows explained" in done.stdout
+    verdict = json.loads((explained / "model" / "tested.json").read_text())["verdict"]
+    assert verdict in json.loads((explained / "results.json").read_text())["summary"]
+    assert f"When the model was trained, on 114 test rows: {verdict}" in done.stdout
+    other = shutil.copytree(explained, tmp_path / "other-model")
+    done = run("explain", "--model", explained, unlabelled, "--out", other, code=2)
+    assert "holds a model of its own and its results" in " ".join(done.stderr.split())
     masks = pd.read_csv(tmp_path / "new-explained" / "masks.csv", index_col="row")
     loaded = RealX.load(explained / "model")
     assert (loaded.explain(new.drop(columns="diagnosis")).masks == masks.to_numpy()).all()

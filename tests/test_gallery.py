@@ -106,6 +106,12 @@ def test_contents_link_to_every_group_and_only_where_there_are_several() -> None
     assert not Page(render("t", cards(1, 3))).all("nav")
 
 
+def test_groups_of_which_some_are_shown_say_of_how_many() -> None:
+    page = Page(render("t", cards(3, 2), totals={"digit 0": 23, "digit 1": 2}))
+    assert [text for tag, text in page.texts if tag == "h2"] == ["digit 0", "digit 1", "digit 2"]
+    assert page.text("span") == ["2 of 23", "2", "2", "2 of 23"]  # of the contents, of a heading
+
+
 @pytest.mark.parametrize(
     ("groups", "levels"),
     [

@@ -268,6 +268,20 @@ def test_balanced_is_not_fooled_by_a_rare_class() -> None:
     assert "the largest validation balanced accuracy, as none is within" in reason
 
 
+def test_one_cell_in_one_row_is_hardly_shown() -> None:
+    """Six rows of which one shows one of 64 cells: on other rows it may well show nothing."""
+    target = np.eye(2)[np.arange(6) % 2]
+    predicted = np.tile([0.6, 0.4], (6, 1))
+    barely, fair = np.zeros((6, 64), bool), np.zeros((6, 64), bool)
+    barely[0, 0] = True
+    fair[:, :12] = True
+    found = [Candidate.judged(0.1, masks, predicted, target) for masks in (barely, fair)]
+    assert choose(found, "balanced", full_accuracy=0.5)[0] == 1
+    assert choose(found[:1], "balanced", full_accuracy=0.5)[0] == 0
+    blank = Candidate.judged(1.0, np.zeros((6, 64), bool), predicted, target)
+    assert choose([blank, found[0]], "balanced", full_accuracy=0.5)[0] == 1
+
+
 def test_balanced_accuracy_is_the_mean_of_the_classes_that_are_there() -> None:
     predicted = np.eye(3)[[0, 0, 1, 2, 2]]
     label = np.array([0, 0, 0, 2, 2])  # nobody is of class 1

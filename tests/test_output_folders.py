@@ -254,3 +254,17 @@ def test_a_table_is_not_replaced_by_its_explanation(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "masks.csv exists and is not known to be a result" in done.stderr
     assert state(tmp_path) == {"masks.csv": "mine", "rows-of-mine.csv": text}
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_unfinished_training_on_a_table_is_not_forgotten_silently(tmp_path: Path) -> None:
+    table, out = tmp_path / "table.csv", tmp_path / "out"
+    table.write_text("a,b,y\n" + "".join(f"{i},{-i},{i % 2}\n" for i in range(40)))
+    (out / ".checkpoint" / "0123456789ab").mkdir(parents=True)
+    asked = ["explain", table, "--target", "y", "--epochs", 1, "--device", "cpu", "--out", out]
+    words = "holds the unfinished training of a command with other options"
+    done = CliRunner().invoke(app, [*map(str, asked), "--sparsity", "0.1"])
+    assert done.exit_code == 0
+    assert words in done.stderr
+    done = CliRunner().invoke(app, [*map(str, asked), "--sparsity", "0.1"])
+    assert words not in done.stderr

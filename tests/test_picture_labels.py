@@ -259,3 +259,54 @@ def test_numbers_of_rows_are_no_pictures(tmp_path: Path) -> None:
     twice.to_csv(table, index=False)
     with pytest.raises(InputError, match="cannot be told; name it with --image-column"):
         read_labels(table, files)
+
+
+def test_a_table_with_one_column_is_separated_otherwise(tmp_path: Path) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text("image|label\na.png|x\nb.png|y\n")
+    with pytest.raises(InputError, match=r"has one column, 'image\|label', so it is probably sep"):
+        read_labels(table, {"a.png": Path("a.png"), "b.png": Path("b.png")})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "image,label\na.png,x\nb.png,y\nc.png,x,more,cells\n",
+            r"labels\.csv must have 2 cells in each line, as in those above, but line 4 has 4;",
+        ),
+        (
+            'image,label\na.png,x\n"b.png,y\nc.png,x\n',
+            r"labels\.csv has a quotation mark in line 3 that is never closed; close or remove it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("as_written", [False, True])
+def test_what_is_wrong_with_a_table_is_said_with_its_line(
+    tmp_path: Path, text: str, words: str, as_written: bool
+) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text(text)
+    with pytest.raises(InputError, match=words):
+        read_table(table, as_written=as_written)
+
+
+def test_what_is_left_out_is_known_by_its_class(tmp_path: Path) -> None:
+    cells = ["a.png", "gone.png", "gone2.png", "a.png", ""]
+    table = write(tmp_path, cells, ["x", "x", "y", "z", "w"])
+    found = read_labels(table, {"a.png": Path("a.png"), "b.png": Path("b.png")})
+    names = {label: [one.file for one in found.skipped_of(label)] for label in "xyzw"}
+    nameless = "row 5 below the header of labels.csv"
+    assert names == {
+        "x": ["gone.png", "a.png"],
+        "y": ["gone2.png"],
+        "z": ["a.png"],
+        "w": [nameless],
+    }
+
+
+def write(tmp_path: Path, cells: list[str], labels: list[str]) -> Path:
+    lines = [f"{cell},{label}" for cell, label in zip(cells, labels, strict=True)]
+    table = tmp_path / "labels.csv"
+    table.write_text("\n".join(["image,label", *lines, ""]))
+    return table

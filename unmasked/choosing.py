@@ -14,6 +14,7 @@ from unmasked.metrics import balanced_accuracy, hits, log_likelihoods
 RULES = ("one-standard-error", "accuracy", "tolerance", "balanced")
 OF_FULL = ("tolerance", "balanced")
 """Rules that ask how good a model is that sees everything."""
+_MOSTLY_BLANK = 0.5
 _ROUNDING = 1e-9  # 0.85 − 0.05 is a little more than 0.8
 
 
@@ -26,6 +27,7 @@ class Candidate:
     accuracy: float
     balanced_accuracy: float
     logliks: NDArray[Any]  # (rows,)
+    blank: float = 0.0  # share of the rows that show nothing
 
     @classmethod
     def judged(
@@ -43,6 +45,7 @@ class Candidate:
             float(hits(predicted, label).mean()),
             balanced_accuracy(predicted, label),
             log_likelihoods(predicted, target),
+            float((~masks.any(1)).mean()),
         )
 
     @property
@@ -65,8 +68,9 @@ def choose(
     * "tolerance": the sparsest whose accuracy is within ``tolerance`` of a model that sees
       everything (the paper, real data); the largest accuracy if none is.
     * "balanced": the same by balanced accuracy, in which a rare class counts as much as a common
-      one, among the settings that show anything. (By accuracy alone a setting that shows nothing
-      and always names the common class is good enough where that class is common enough.)
+      one, among the settings that show something in most rows (in any, if none does). By accuracy
+      alone a setting that shows nothing and always names the common class is good enough where
+      that class is common enough; one cell in one row is hardly more.
 
     full_accuracy : of the model that sees everything, by the same measure as the rule's.
     """
@@ -88,7 +92,9 @@ def choose(
         if full_accuracy is None:
             raise InputError(f"the rule {rule!r} needs the accuracy of the full model.")
         enough = accuracies >= full_accuracy - tolerance - _ROUNDING
-        showing = fractions > 0
+        showing = (fractions > 0) & (np.array([c.blank for c in candidates]) < _MOSTLY_BLANK)
+        if not showing.any():
+            showing = fractions > 0
         if balanced and showing.any():
             enough &= showing
             largest = _sparsest(fractions, showing & (accuracies == accuracies[showing].max()))

@@ -82,7 +82,10 @@ def explain_images(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="A column such as patient, whose pictures stay in one part."),
+        typer.Option(
+            help="A column of the labels such as patient, whose pictures stay in one part and are "
+            "resampled together."
+        ),
     ] = None,
     cache: Annotated[
         Path | None,
@@ -166,7 +169,7 @@ def _target(folder: Path, out: Path | None) -> Path:
 
 def _check_beside_model(context: typer.Context) -> None:
     """Refuse options of training: the model has its own."""
-    for name in ("size", "grey", "superpixels", "network", "epochs", "group"):
+    for name in ("size", "grey", "superpixels", "network", "epochs"):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise InputError(

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -55,7 +56,8 @@ class PictureFolder:
     ----------
     images : (pictures, channels, size, size), on disk. names : their paths below the folder.
     labels, groups : (pictures,) text; None where there are none.
-    sizes : (pictures, 2) height and width of the files.
+    sizes : (pictures, 2) height and width of the files. deep : (pictures,) whether they have more
+        than 8 bits.
     plan : how they were made one size. skipped : what was left out, and why.
     file : where the shrunken pictures lie.
     """
@@ -65,6 +67,7 @@ class PictureFolder:
     labels: NDArray[np.str_] | None
     groups: NDArray[np.str_] | None
     sizes: NDArray[np.int64]
+    deep: NDArray[np.bool_]
     plan: Plan
     skipped: list[Skipped]
     file: Path
@@ -149,6 +152,7 @@ def read_pictures(
         labels=None if kept.labels is None else np.array(kept.labels),
         groups=None if kept.groups is None else np.array(kept.groups),
         sizes=np.array([found.looks[row][:2] for row in good]),
+        deep=np.array([found.looks[row].deep for row in good]),
         plan=found.plan,
         skipped=kept.skipped,
         file=file,
@@ -168,16 +172,42 @@ def split_pictures(
         parts = {name: getattr(split, name)[0]["row"].to_numpy() for name in _PARTS}
     else:
         parts = _split_groups(labels, groups, seed)
-    for name, rows in parts.items():
-        missing = sorted(set(labels.tolist()) - set(labels[rows].tolist()))
-        if missing:
-            advice = "give more groups" if groups is not None else "give more pictures"
+    whose = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    return _with_every_class(parts, labels, whose)
+
+
+def _with_every_class(
+    parts: dict[str, NDArray[np.int64]], labels: NDArray[np.str_], groups: NDArray[np.int64]
+) -> dict[str, NDArray[np.int64]]:
+    """The same parts, but that rare classes are in each: proportions alone may leave them out.
+
+    The first group of a class moves from the part that has most of them, where that leaves every
+    class behind that was there. (A picture of its own always may, if a class has three.)
+    """
+    place = np.empty(len(labels), dtype=np.int64)
+    for number, rows in enumerate(parts.values()):
+        place[rows] = number
+
+    def of(name: str, number: int) -> NDArray[np.int64]:
+        return np.unique(groups[(labels == name) & (place == number)])
+
+    for name, number in product(sorted(set(labels.tolist())), range(len(parts))):
+        if len(of(name, number)):
+            continue
+        most_first = sorted(range(len(parts)), key=lambda other: -len(of(name, other)))
+        for giver, own in [(other, one) for other in most_first for one in of(name, other)]:
+            moved = groups == own
+            if all(len(of(kind, giver)) > 1 for kind in set(labels[moved].tolist())):
+                place[moved] = number
+                break
+        else:
             raise InputError(
-                f"{_PARTS[name]} must have pictures of every class but has none of {missing[0]!r}"
-                + (", since pictures of a group stay together" if groups is not None else "")
-                + f"; {advice} or another --seed."
+                f"{[*_PARTS.values()][number]} must have pictures of every class but has none of "
+                f"{name!r}, since pictures of a group stay together: a class needs at least "
+                f"{LEAST_OF_CLASS} groups, and {name!r} has "
+                f"{len(np.unique(groups[labels == name]))}; give more groups or another --seed."
             )
-    return parts
+    return {part: np.flatnonzero(place == number) for number, part in enumerate(parts)}
 
 
 _PARTS = {"train": "training", "valid": "validation", "test": "testing"}
@@ -261,13 +291,12 @@ def _check_classes(listing: Listing, folder: Path) -> None:
     if listing.labels is None:
         raise InputError(f"training on {folder} needs labels, but none came; give their file.")
     counts = Counter(listing.labels)
-    left_out = f"{len(listing.skipped):,} {'was' if len(listing.skipped) == 1 else 'were'} skipped"
-    if listing.skipped:
-        left_out += f", such as {_first(listing.skipped)}"
+    left_out = _left_out(listing.skipped)
     if listing.empty:
+        none = listing.empty[0]
         raise InputError(
-            f"each class must have pictures but {listing.empty[0]!r} has none in {folder} "
-            f"({left_out}); add them or remove its lines."
+            f"each class must have pictures but {none!r} has none in {folder} "
+            f"({_left_out(listing.skipped_of(none), ' of its')}); add them or remove its lines."
         )
     if len(counts) < 2:
         only = f"one class only ({next(iter(counts))!r})" if counts else "no labels"
@@ -289,8 +318,13 @@ def _check_classes(listing: Listing, folder: Path) -> None:
     if count < LEAST_OF_CLASS:
         raise InputError(
             f"each class must have at least {LEAST_OF_CLASS} pictures, to train, validate and "
-            f"test, but {rare!r} has {count}; {left_out}."
+            f"test, but {rare!r} has {count}; {_left_out(listing.skipped_of(rare), ' of its')}."
         )
+
+
+def _left_out(skipped: Sequence[Skipped], whose: str = "") -> str:
+    text = f"{len(skipped):,}{whose} {'was' if len(skipped) == 1 else 'were'} skipped"
+    return f"{text}, such as {_first(skipped)}" if skipped else text
 
 
 def _first(skipped: Sequence[Skipped]) -> str:

@@ -44,11 +44,17 @@ class Listing:
     skipped: list[Skipped] = field(default_factory=list)
     classes: tuple[str, ...] = ()
     """All labels of the table, also those of pictures that are left out."""
+    lines: dict[str, set[str]] = field(default_factory=dict)
+    """Labels of the table by what `Skipped` calls a picture."""
 
     @property
     def empty(self) -> list[str]:
         """Classes without a picture."""
         return sorted(set(self.classes) - set(self.labels or ()))
+
+    def skipped_of(self, label: str) -> list[Skipped]:
+        """What is left out of a class."""
+        return [one for one in self.skipped if label in self.lines.get(one.file, ())]
 
     def keep(self, rows: list[int]) -> Listing:
         """Some of the pictures."""
@@ -59,6 +65,7 @@ class Listing:
             None if self.groups is None else [self.groups[i] for i in rows],
             list(self.skipped),
             self.classes,
+            self.lines,
         )
 
 
@@ -80,6 +87,12 @@ def read_labels(
     """
     content = read_table(table, as_written=True)
     columns = list(content.columns)
+    if len(columns) == 1:
+        raise InputError(
+            f"{table} must have a column of file names and one of labels but has one column, "
+            f"{columns[0][:80]!r}, so it is probably separated by something other than commas, "
+            "semicolons or tabs; save it with commas."
+        )
     if image_column is None and label_column is None:
         _check_header(columns, files, table)
     image, label = _columns(content, files, table, image_column, label_column)
@@ -101,6 +114,7 @@ def read_labels(
         None if group is None else [values[1] for values in said.values()],
         [*_without_file(cells, meant, unusable, done, table), *left_out, *absent],
         tuple(sorted({*own} - {""})),
+        _lines(cells, meant, own, table),
     )
 
 
@@ -123,6 +137,20 @@ def _check_columns(
             )
 
 
+def _lines(
+    cells: Sequence[str], meant: Sequence[str | None], labels: Sequence[str], table: Path
+) -> dict[str, set[str]]:
+    """Which labels come with each picture, or with a cell that means none."""
+    found: dict[str, set[str]] = {}
+    for row, (cell, name, label) in enumerate(zip(cells, meant, labels, strict=True), 1):
+        found.setdefault(name or cell or _nameless(row, table), set()).add(label)
+    return found
+
+
+def _nameless(row: int, table: Path) -> str:
+    return f"row {row} below the header of {table.name}"
+
+
 def _without_file(
     cells: Sequence[str], meant: Sequence[str | None], unusable: _Names, done: _Names, table: Path
 ) -> list[Skipped]:
@@ -130,8 +158,7 @@ def _without_file(
     skipped = []
     for row, (cell, name) in enumerate(zip(cells, meant, strict=True), 1):
         if not cell:
-            where = f"row {row} below the header of {table.name}"
-            skipped.append(Skipped(where, "names no picture"))
+            skipped.append(Skipped(_nameless(row, table), "names no picture"))
         elif name == "":
             skipped.append(Skipped(cell, "stands for more than one picture in the folder"))
         elif name is None and done.find(cell) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,9 +71,24 @@ def read_table(path: Path, text: Sequence[str] = (), *, as_written: bool = False
             f"{path} must be written in UTF-8 but is not; save it as UTF-8."
         ) from error
     except pd.errors.ParserError as error:
-        detail = str(error).splitlines()[0]
-        raise InputError(f"{path} cannot be read as a CSV table ({detail}).") from error
+        raise InputError(f"{path} {_misread(str(error))}") from error
     return _checked(table, path)
+
+
+def _misread(said: str) -> str:
+    """What is wrong with a CSV file, by what pandas says of it."""
+    if ragged := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", said):
+        expected, line, came = map(int, ragged.groups())
+        return (
+            f"must have {expected} cells in each line, as in those above, but line {line} has "
+            f"{came}; correct it, or put cells that hold the separator into quotation marks."
+        )
+    if unclosed := re.search(r"EOF inside string starting at row (\d+)", said):
+        return (
+            f"has a quotation mark in line {int(unclosed[1]) + 1} that is never closed; close or "
+            "remove it."
+        )
+    return f"cannot be read as a CSV table ({said.splitlines()[0]})."
 
 
 def _csv(path: Path, separator: str, **options: Any) -> pd.DataFrame:

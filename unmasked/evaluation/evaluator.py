@@ -243,6 +243,8 @@ def _only_order(area: Interval, gain: Interval, nothing: Interval) -> list[str]:
     another are enough, so a mere code in the choice of features can rank well. Its log-likelihood
     cannot gain from that.
     """
+    if np.isnan(area.value):
+        return ["the rows are all of one class, so there is no AUROC."]
     if area.low <= _GOOD_AUROC or gain.low > _NEXT_TO_NOTHING * abs(nothing.value):
         return []
     return [

@@ -35,7 +35,7 @@ class RealX(Priced):
         within one standard error of the best log-likelihood), "accuracy" (the largest),
         "tolerance" (the sparsest within ``tolerance`` of the accuracy of a model that sees
         everything, which is trained too), or "balanced" (the same by balanced accuracy, among
-        settings that show anything).
+        settings that show something in most rows).
     model : explain this model instead of the data: any object with ``predict_proba``, or any
         callable from rows to probabilities. Then ``fit(X)`` needs no y.
     selector, predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``. The

@@ -36,7 +36,8 @@ class Explained:
     """Pictures that were explained, and what is known about each: (pictures,) rows everywhere.
 
     rows : positions in the folder. shown, everything : (pictures, classes) what an evaluator says
-    of what is shown and of the whole picture; None without one.
+    of what is shown and of the whole picture; None without one. learned : whether the model
+    learned from each; None where none of them can be, or where that is not known.
     """
 
     folder: PictureFolder
@@ -45,6 +46,7 @@ class Explained:
     classes: NDArray[Any]
     shown: NDArray[np.float64] | None
     everything: NDArray[np.float64] | None
+    learned: NDArray[np.bool_] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -124,6 +126,8 @@ def explained_table(found: Explained, files: list[str]) -> pd.DataFrame:
             columns[f"{what}_probability"] = chances.max(1).round(4)
     columns["shown"] = found.explanation.sizes
     columns["fraction"] = found.explanation.masks.mean(1).round(4)
+    if found.learned is not None:
+        columns["learned_from"] = np.where(found.learned, "yes", "no")
     columns["file"] = files
     columns["height"], columns["width"] = sizes[:, 0], sizes[:, 1]
     places = np.array([plan.place(int(h), int(w)) for h, w in sizes])
@@ -163,12 +167,18 @@ def write_study(part: Path, found: Explained, *, most: int, seed: int) -> int:
 
 def write_page(part: Path, found: Explained, title: str, lead: list[str], footer: str) -> None:
     """``gallery.html``: the first pictures of each class, not picked by hand."""
-    shown = sorted(_in_turn(np.arange(len(found.rows)), found.labels)[:_CARDS])
+    every = len(found.rows)
+    own = found.names if found.labels is None else found.labels
+    shown = sorted(_in_turn(np.arange(every), found.labels)[:_CARDS])
+    if len(shown) < every:
+        each = "" if found.labels is None else " of each class"
+        lead = [*lead, f"Below are {len(shown):,} of {every:,}, the first{each}: overlays has all."]
     write_gallery(
         part / "gallery.html",
         title,
         [_card(found, i) for i in _by_class(shown, found.labels)],
         lead=lead,
+        totals=Counter(_heading(None if found.labels is None else one) for one in own),
         footer=footer,
     )
 
@@ -200,7 +210,11 @@ def _card(found: Explained, i: int) -> Card:
             best = int(chances[i].argmax())
             facts[what] = f"{found.classes[best]} ({chances[i, best]:.2f})"
     label = None if found.labels is None else found.labels[i]
-    return Card("" if label is None else f"Label: {label}", name, "", pictures, facts)
+    return Card(_heading(label), name, "", pictures, facts)
+
+
+def _heading(label: str | None) -> str:
+    return "" if label is None else f"Label: {label}"
 
 
 def _in_turn(order: NDArray[np.int64], labels: list[str] | None) -> list[int]:

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +19,12 @@ from numpy.typing import NDArray
 from unmasked.data.picture_folder import (
     FoundPictures,
     PictureFolder,
-    check_plan,
     find_pictures,
     read_pictures,
     split_pictures,
 )
-from unmasked.data.picturefiles import FITS, Fit
+from unmasked.data.picturefiles import Fit
+from unmasked.data.picturelabels import Skipped
 from unmasked.data.picturelisting import readable
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
@@ -31,25 +32,37 @@ from unmasked.errors import InputError, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
-from unmasked.jobs.imagefiles import STUDY_CASES, Explained, write_all, write_page, write_study
-from unmasked.jobs.imageparts import (
-    NETWORKS,
-    Networks,
-    default_superpixels,
-    default_training,
-    networks,
+from unmasked.jobs.imagechecks import (
+    CACHE,
+    WRITES,
+    check_apart,
+    check_no_columns,
+    checked_networks,
 )
+from unmasked.jobs.imagefiles import STUDY_CASES, Explained, write_all, write_page, write_study
+from unmasked.jobs.imagenotes import DEFAULT_FIT, read_notes, write_notes
+from unmasked.jobs.imageparts import default_superpixels, default_training
 from unmasked.jobs.imagewords import (
+    blind_sentences,
     class_sentences,
     dark_sentences,
+    learned_sentences,
     remarks_on,
     result_rows,
     skipped_sentences,
     summary_of,
     summary_of_new,
+    undecided,
+    verdict_on,
 )
-from unmasked.jobs.saved import fitted_whole, model_folders, new_rows, said_path
-from unmasked.networks import Factory
+from unmasked.jobs.saved import (
+    fitted_whole,
+    model_folders,
+    new_rows,
+    said_path,
+    tell_of_other_training,
+)
+from unmasked.jobs.verdicts import said_when_trained, write_tested
 from unmasked.pixels import Pixels
 from unmasked.report.page import footer
 from unmasked.report.results import (
@@ -61,16 +74,11 @@ from unmasked.report.results import (
     remove_checkpoints,
     to_json,
 )
-from unmasked.sparsity import check_sparsity
 from unmasked.superpixels import Superpixels
 
 PRICES = (0.1, 0.3, 1.0)
 """λ that ``--sparsity auto`` tries. The price is of a whole picture, so it needs no scaling."""
 _AT_ONCE = 64  # pictures that networks are run on; bounds memory
-_CACHE = "cache"
-_FIT: Fit = "pad"
-_READING = "pictures.json"  # in the model's folder: how pictures were made one size
-_WRITES = ("overlays", "masks", "study", "explained.csv", "gallery.html", "results.json")
 _KEPT = re.compile(r"pictures-\d+-[0-9a-f]{16}\.(npy|json|part|part\.json)(\.\d+)?")
 
 
@@ -102,11 +110,11 @@ class Reading:
             folder,
             labels,
             size=self.size,
-            fit=_FIT if self.fit is None else self.fit,
+            fit=DEFAULT_FIT if self.fit is None else self.fit,
             channels=channels or (1 if self.grey else None),
             image_column=self.image_column,
             label_column=self.label_column,
-            group=self.group if training else None,
+            group=self.group,
             training=training,
             progress=show,
         )
@@ -147,8 +155,9 @@ def explain_folder(
     gpu = choose_device(device).type != "cpu"
     if superpixels is None:
         superpixels = default_superpixels(network)
-    parts = _checked(reading, superpixels, sparsity, network, gpu=gpu)
-    _check_apart(folder, out, labels)
+    fit = DEFAULT_FIT if reading.fit is None else reading.fit
+    parts = checked_networks(reading.size, fit, superpixels, sparsity, network, gpu=gpu)
+    check_apart(folder, out, labels, reading.cache)
     found = reading.find(folder, labels, show)
     listing = found.listing
     assert listing.labels is not None
@@ -163,6 +172,8 @@ def explain_folder(
     )
     training = default_training(len(split["train"]), epochs, parts, reading.size)
     run = f"{sparsity} {superpixels} {network} {seed} {training} {device}"
+    checkpoint = checkpoint_folder(out, pictures.file.name, _said(pictures), run)
+    tell_of_other_training(out, checkpoint)
     options: dict[str, Any] = {
         "predictor": parts.predictor,
         "masker": Superpixels(superpixels),
@@ -171,7 +182,7 @@ def explain_folder(
         "device": device,
         "progress": show,
         "random_state": seed,
-        "checkpoint": checkpoint_folder(out, pictures.file.name, _said(pictures), run),
+        "checkpoint": checkpoint,
     }
     prices = list(PRICES) if isinstance(sparsity, str) else sparsity
     explainer = RealX(
@@ -189,7 +200,8 @@ def explain_folder(
     together = None if pictures.groups is None else pictures.groups[split["test"]]
     scores = evaluator.evaluate(explanation, *test, groups=together)
     explained = _explained(pictures, split["test"], explanation, evaluator)
-    summary = summary_of(explanation, scores, explainer)
+    verdict = verdict_on(scores, together)
+    summary = summary_of(explanation, scores, explainer, verdict)
     remarks = remarks_on(pictures, reading.group)
     results = {
         **provenance(command),
@@ -220,9 +232,10 @@ def explain_folder(
             show,
         )
         explainer.save(part / "model")
-        (part / "model" / _READING).write_text(
-            to_json({"fit": pictures.plan.fit, "superpixels": superpixels}), encoding="utf-8"
-        )
+        learned = np.concatenate([split["train"], split["valid"]])
+        write_notes(part / "model", pictures.plan.fit, superpixels, pictures.images.take(learned))
+        found_then = " ".join([*blind_sentences(scores, explainer), verdict])
+        write_tested(part / "model", len(explanation), "test pictures", found_then)
         evaluator.save(part / "evaluator")
     remove_checkpoints(out)
     _forget_others(pictures, reading)
@@ -251,23 +264,21 @@ def explain_new_pictures(
     reading = reading or Reading()
     choose_device(device)
     if labels is None:
-        _check_no_columns(reading)
+        check_no_columns(
+            image_column=reading.image_column,
+            label_column=reading.label_column,
+            group=reading.group,
+        )
     model, beside = model_folders(model, out)
-    _check_apart(folder, out, labels)
+    check_apart(folder, out, labels, reading.cache)
     explainer = RealX.load(model, device=device)
     if not isinstance(explainer.columns_, Pixels):
         raise InputError(f"{model} was trained on a table, not on pictures; name another model.")
     price = explainer.trained_sparsity(sparsity)
     channels, size, _ = explainer.columns_.shape
     assert channels in (1, 3)
-    fit, unsaid = _saved_fit(model, reading.fit)
-    reading = Reading(
-        size=size,
-        fit=fit,
-        image_column=reading.image_column,
-        label_column=reading.label_column,
-        cache=reading.cache,
-    )
+    notes = read_notes(model, reading.fit)
+    reading = replace(reading, size=size, fit=notes.fit, grey=False)
     if labels is not None and beside is None:
         raise InputError(
             f"{model} has no saved evaluator beside it, so the pictures cannot be evaluated; "
@@ -276,27 +287,36 @@ def explain_new_pictures(
     evaluator = None if beside is None else EvalX.load(beside, device=device)
     found = reading.find(folder, labels, show, channels=3 if channels == 3 else 1, training=False)
     if labels is not None:
-        assert found.listing.labels is not None
-        known = {str(label) for label in explainer.classes_}
-        foreign = next((own for own in found.listing.labels if own not in known), None)
-        if foreign is not None:
-            raise InputError(
-                f"labels must be the classes that the model knows, {', '.join(sorted(known))}, but "
-                f"{labels} has {foreign!r}; correct it or leave out --labels."
-            )
+        found = _of_known_classes(found, [str(label) for label in explainer.classes_], labels)
     pictures = _read(found, out, reading, show, training=False)
     explanation = explainer.explain(pictures.images, sparsity=price)
-    scores = None
-    if evaluator is not None and pictures.labels is not None:
-        scores = evaluator.evaluate(explanation, pictures.images, pictures.labels)
+    seen = notes.seen(pictures.images)
+    scores, verdict = None, ""
+    judged = np.flatnonzero(~seen)
+    if evaluator is not None and pictures.labels is not None and len(judged):
+        together = None if pictures.groups is None else pictures.groups[judged]
+        scores = evaluator.evaluate(
+            explanation[judged],
+            pictures.images.take(judged),
+            pictures.labels[judged],
+            groups=together,
+        )
+        verdict = verdict_on(scores, together)
     rows = np.arange(len(pictures.names))
     explained = _explained(pictures, rows, explanation, evaluator, list(explainer.classes_))
-    summary = summary_of_new(explanation, scores, explainer, price)
+    explained = replace(explained, learned=None if notes.learned is None else seen)
+    summary = [
+        *summary_of_new(
+            explanation, scores, explainer, price, verdict, labelled=labels is not None
+        ),
+        *(said_when_trained(model, explainer, price) if undecided(scores, verdict) else []),
+    ]
     remarks = [
+        *learned_sentences(seen, scores, known=notes.learned is not None),
         *class_sentences(pictures.labels),
         *skipped_sentences(pictures.skipped),
         *dark_sentences(pictures),
-        *unsaid,
+        *notes.unsaid,
     ]
     results: dict[str, Any] = {
         **provenance(command),
@@ -305,8 +325,11 @@ def explain_new_pictures(
         "classes": [str(label) for label in explainer.classes_],
         **_about(pictures, reading),
         "summary": summary,
-        "rows": new_rows(name, explainer, price, explanation, scores),
+        "rows": new_rows(
+            name, explainer, price, explanation if scores is None else explanation[judged], scores
+        ),
         **({} if scores is None else {"over_random": _gains(scores)}),
+        "learned_from": None if notes.learned is None else int(seen.sum()),
         "remarks": remarks + ([] if scores is None else scores.remarks),
         "skipped": [asdict(one) for one in pictures.skipped],
         "seconds": time.monotonic() - started,
@@ -321,53 +344,24 @@ def explain_new_pictures(
 # ---------------------------------------------------------------------- before the work
 
 
-def _checked(
-    reading: Reading,
-    superpixels: int,
-    sparsity: float | Sequence[float] | str,
-    network: str,
-    *,
-    gpu: bool,
-) -> Networks:
-    """Refuse options that cannot be, before a folder is looked at."""
-    check_sparsity(sparsity)
-    check_plan(reading.size, _FIT if reading.fit is None else reading.fit)
-    if network not in NETWORKS:
-        raise InputError(f"--network must be one of {', '.join(NETWORKS)} but is {network!r}.")
-    masker = Superpixels(superpixels).bound((1, reading.size, reading.size))
-    parts = networks(network, reading.size, superpixels, gpu=gpu)
-    factory: Factory = parts.predictor
-    factory(masker.shown_shape, 2)  # type: ignore[arg-type]  # a missing package is told now
-    factory = parts.selector
-    factory((1, reading.size, reading.size), superpixels**2)  # type: ignore[arg-type]
-    return parts
-
-
-def _check_no_columns(reading: Reading) -> None:
-    """Refuse columns of a table that did not come."""
-    for what in ("image", "label"):
-        name = getattr(reading, f"{what}_column")
-        if name is not None:
-            raise InputError(
-                f"--{what}-column names the column {name!r} of a table of labels but none came; "
-                "give it with --labels, or leave this out."
-            )
-
-
-def _check_apart(folder: Path, out: Path, labels: Path | None) -> None:
-    """What is written must not become pictures of the folder, nor replace their labels."""
-    own = None if labels is None else labels.resolve()
-    results = {(out / name).resolve() for name in _WRITES}
-    if own is not None and not results.isdisjoint((own, *own.parents)):
-        raise OutputError(
-            f"the labels {labels} lie where results are written to; copy them elsewhere, or choose "
-            "another folder with --out."
+def _of_known_classes(found: FoundPictures, classes: Sequence[str], labels: Path) -> FoundPictures:
+    """The pictures whose labels a model knows; the others are skipped, unless all are."""
+    known = ", ".join(sorted(classes))
+    listing = found.listing
+    assert listing.labels is not None
+    good = [row for row, own in enumerate(listing.labels) if own in classes]
+    if not good:
+        raise InputError(
+            f"labels must be the classes that the model knows, {known}, but {labels} has "
+            f"{listing.labels[0]!r}; correct it or leave out --labels."
         )
-    if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise OutputError(
-            f"the output folder {out} must lie outside of the pictures' folder {folder}, or its "
-            "pictures would be explained the next time; choose another with --out."
-        )
+    kept = listing.keep(good)
+    kept.skipped += [
+        Skipped(name, f"has the label {own!r}, which the model does not know (it knows {known})")
+        for name, own in zip(listing.names, listing.labels, strict=True)
+        if own not in classes
+    ]
+    return replace(found, listing=kept, looks=[found.looks[row] for row in good])
 
 
 def _read(
@@ -375,13 +369,18 @@ def _read(
 ) -> PictureFolder:
     """Read the pictures into the cache; where they are refused after all, nothing is left."""
     fresh = not out.exists()
-    prepare_folder(out, MODELS if training else None, _WRITES)
-    cache = out / _CACHE if reading.cache is None else reading.cache
+    prepare_folder(out, MODELS if training else None, WRITES)
+    cache = out / CACHE if reading.cache is None else reading.cache
     try:
         return read_pictures(found, cache, training=training, progress=show)
     except InputError:
         if fresh:
             shutil.rmtree(out, ignore_errors=True)
+        raise
+    except OutputError:
+        if fresh:
+            with suppress(OSError):  # what was read stays: the next run goes on behind it
+                out.rmdir()
         raise
 
 
@@ -398,32 +397,6 @@ def _said(pictures: PictureFolder) -> bytes:
     said = [pictures.names.tolist(), pictures.labels, pictures.groups]
     plain = [None if part is None else list(map(str, part)) for part in said]
     return hashlib.sha256(json.dumps(plain).encode()).digest()
-
-
-def _saved_fit(model: Path, asked: Fit | None) -> tuple[Fit, list[str]]:
-    """How the model's pictures were made one size; as asked, with a remark, if it does not say."""
-    path = model / _READING
-    if not path.is_file():
-        taken = _FIT if asked is None else asked
-        return taken, [
-            f"{said_path(model)} does not say how its pictures were made square, so --fit {taken} "
-            "was taken."
-        ]
-    try:
-        fit = json.loads(path.read_text(encoding="utf-8"))["fit"]
-    except (OSError, ValueError, KeyError, TypeError):
-        fit = None
-    if fit not in FITS:
-        raise InputError(
-            f"{path} must say how the model's pictures were made square but is damaged; train the "
-            "model again."
-        )
-    if asked not in (fit, None):
-        raise InputError(
-            f"the model's pictures were read with --fit {fit}, so new ones cannot be read with "
-            f"--fit {asked}; leave it out."
-        )
-    return fit, []
 
 
 # ---------------------------------------------------------------------- what is said and written

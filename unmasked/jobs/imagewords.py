@@ -17,13 +17,19 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
 from unmasked.jobs.saved import new_rows, said_price
+from unmasked.jobs.verdicts import FEW, over_random
 from unmasked.metrics import Interval
 
 _MOST_NAMED = 10  # skipped pictures that are printed
 _MOST_CLASSES = 6  # that are printed with their counts
 _LOOKED_AT = 100  # pictures whose brightest value is looked for
 _DARK = 0.25  # of white
-_FEW = 10  # intervals drawn from fewer pictures again and again are too narrow
+_SOME_DARK = 0.1  # of those: more are no accident
+_BEYOND_CHANCE = 3.0  # standard errors
+_MUCH = 0.2  # of the pictures that are not of the largest class
+_COIN = 0.5  # the AUROC of one
+_ROUNDING = 1e-9
+_TOO_FEW = "are too few to tell the selections from random ones."
 
 
 def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
@@ -38,6 +44,8 @@ def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
         )
         text.append(f"Pictures were brought to {plan.size} × {plan.size} pixels, {how}.")
     text += dark_sentences(pictures)
+    if pictures.labels is not None:
+        text += shape_sentences(pictures.labels, pictures.sizes)
     if group is None:
         text.append(
             "Nothing says whose pictures these are: if somebody has several, they may be in "
@@ -74,20 +82,61 @@ def class_sentences(labels: NDArray[np.str_] | None) -> list[str]:
 
 
 def dark_sentences(pictures: PictureFolder) -> list[str]:
-    """A remark where most 16-bit pictures use the lowest values only, as 12 bits in 16 do."""
-    images = pictures.images
-    if not pictures.plan.deep:
+    """A remark where files of 16 bits use the lowest values only, as 12 bits in 16 do.
+
+    8-bit files beside them are spread over the whole range, and say nothing about them.
+    """
+    images, deep = pictures.images, np.flatnonzero(pictures.deep)
+    if not len(deep):
         return []
-    looked = np.unique(np.linspace(0, len(images) - 1, _LOOKED_AT).astype(int))
+    looked = deep[np.unique(np.linspace(0, len(deep) - 1, _LOOKED_AT).astype(int))]
     brightest = np.array([images.whole_numbers(np.array([row])).max() for row in looked])
     dark = brightest < _DARK * images.white
-    if dark.mean() <= 0.5:
+    if dark.mean() <= _SOME_DARK:
         return []
     return [
-        f"In {dark.sum():,} of {len(looked):,} pictures that were looked at no value is above "
-        f"{brightest[dark].max():,} of the {images.white:,} that 16 bits can hold, so that the "
-        "networks see them nearly black; if the files hold fewer bits, such as 12, scale them."
+        f"In {dark.sum():,} of {len(looked):,} pictures of 16 bits that were looked at no value is "
+        f"above {brightest[dark].max():,} of the {images.white:,} that 16 bits can hold, so that "
+        "the networks see them nearly black; if the files hold fewer bits, such as 12, scale them."
     ]
+
+
+def shape_sentences(labels: NDArray[np.str_], sizes: NDArray[np.int64]) -> list[str]:
+    """A remark where the files' height and width name the class, (pictures,) and (pictures, 2).
+
+    Each picture's class is guessed from the others of its size (then: of its proportions), so that
+    sizes that come once say nothing. What that gains over always naming the largest class must be
+    more than chance would, and a fifth of what there is to gain.
+    """
+    _, own = np.unique(labels, return_inverse=True)
+    largest = int(np.bincount(own).argmax())
+    plain = own == largest
+    proportions = np.round(np.log2(sizes[:, :1] / sizes[:, 1:]), 2)
+    best = max((_guessed(own, shapes) for shapes in (sizes, proportions)), key=np.sum)
+    gained, lost = int((best & ~plain).sum()), int((plain & ~best).sum())
+    more = gained - lost
+    if more <= _BEYOND_CHANCE * np.sqrt(gained + lost) or more < _MUCH * (~plain).sum():
+        return []
+    return [
+        f"The height and width of a file alone name the class of {best.sum():,} of {len(own):,} "
+        f"pictures, where the largest class has {plain.sum():,}: the networks may learn borders, "
+        "cuts or sharpness that come from it rather than what is to be seen; bring all files to "
+        "one shape."
+    ]
+
+
+def _guessed(own: NDArray[np.int64], shapes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether most other pictures of the same shape are of a picture's class, (pictures,)."""
+    _, shape = np.unique(shapes, axis=0, return_inverse=True)
+    overall = np.bincount(own)
+    counts = np.zeros((shape.max() + 1, len(overall)), np.int64)
+    np.add.at(counts, (shape.ravel(), own), 1)
+    others = counts[shape.ravel()]
+    others[np.arange(len(own)), own] -= 1
+    # ties, and shapes that come once, go to the class that is larger in all
+    rank = others.astype(np.float64) + (overall / (len(own) + 1.0)) * 0.5
+    found: NDArray[np.bool_] = rank.argmax(1) == own
+    return found
 
 
 def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
@@ -99,26 +148,67 @@ def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
     return text
 
 
-def summary_of(explanation: Explanation, scores: Scores, explainer: RealX) -> list[str]:
+def summary_of(
+    explanation: Explanation, scores: Scores, explainer: RealX, verdict: str
+) -> list[str]:
     """What was found, in plain words."""
     features = explanation.masks.shape[1]
     rows = scores.rows
+    blind = blind_sentences(scores, explainer)
     text = [
+        *blind,
         f"For each test picture REAL-X shows {explanation.sizes.mean():.1f} of the {features} "
         f"superpixels on average ({explanation.fraction:.0%}), at λ = {explainer.sparsity_:g}.",
         "From those alone EVAL-X, a model of its own that never saw these selections, tells the "
         f"classes with AUROC {scores['eauroc']} and accuracy {scores['eacc']}; from everything "
         f"with {_figures(rows['everything'])}, from random superpixels of the same number with "
         f"{_figures(rows['random'])}.",
-        _verdict(scores, len(explanation.masks)),
+        verdict,
     ]
     if len(explainer.path_) > 1:
         text.append(_path(explainer))
     if not explanation.masks.any():
-        text.append("Nothing is shown in any picture: the price λ is too high for these.")
+        why = "" if blind else ": the price λ is too high for these"
+        text.append(f"Nothing is shown in any picture{why}.")
     if explainer.interrupted_:
         text.append("Training was interrupted, so these are the results of a shorter run.")
     return text + scores.remarks
+
+
+def blind_sentences(scores: Scores, explainer: RealX) -> list[str]:
+    """A sentence where not even whole pictures tell the classes: selections then cannot either."""
+    chance = 1 / len(explainer.classes_)
+    full = explainer.full_accuracy_
+    reasons = _blind_evaluator(scores)
+    if full is not None and full <= chance + _ROUNDING:
+        reasons.append(
+            f"the balanced accuracy of the full model on validation pictures is {full:.3f}, chance "
+            f"being {chance:.3f}"
+        )
+    if not reasons:
+        return []
+    return [
+        f"The classes could not be told even from whole pictures ({'; '.join(reasons)}), so there "
+        "is nothing yet that selections could be right about: give more pictures, train longer "
+        "(--epochs), or check the labels."
+    ]
+
+
+def _blind_evaluator(scores: Scores) -> list[str]:
+    """What shows that EVAL-X learned nothing; the micro AUROC of several classes is no measure.
+
+    It is above a half for whoever knows how frequent they are.
+    """
+    everything, nothing = scores.rows["everything"], scores.rows["nothing"]
+    area, told = everything["eauroc"], everything["eloglik"].value
+    if scores.micro and told <= nothing["eloglik"].value:
+        return [
+            f"EVAL-X's log-likelihood from everything is {told:.3f}, from nothing "
+            f"{nothing['eloglik'].value:.3f}"
+        ]
+    if not scores.micro and area.low <= _COIN:
+        return [f"EVAL-X's AUROC from everything is {area}, which does not exclude 0.5"]
+    return []
 
 
 def _path(explainer: RealX) -> str:
@@ -141,29 +231,31 @@ def _figures(row: dict[str, Interval]) -> str:
     return f"{'–' if np.isnan(area) else f'{area:.3f}'} and {accuracy:.3f}"
 
 
-def _verdict(scores: Scores, pictures: int) -> str:
-    """Is what is shown more informative than chance? By log-likelihood, paired over pictures."""
-    if pictures < _FEW:
+def verdict_on(scores: Scores, groups: NDArray[np.str_] | None) -> str:
+    """What may be said of selections, ``groups`` (pictures,) resampled together where given."""
+    own = scores.count if groups is None else len(np.unique(groups))
+    if own < FEW:
         return (
-            f"Fewer than {_FEW} pictures with labels are too few to tell the selections from "
-            "random ones."
+            f"Fewer than {FEW} {'pictures' if groups is None else 'groups'} with labels {_TOO_FEW}"
         )
-    gain = scores.over_random["eloglik"]
-    interval = f"[{gain.low:.3f}, {gain.high:.3f}]"
-    if gain.low > 0:
-        return (
-            "The selections say more about the label than random ones: by "
-            f"{gain.value:.3f} nats a picture {interval}."
-        )
-    return (
-        "The selections could not be told from random ones of the same sizes (difference "
-        f"{gain.value:.3f} nats a picture {interval}): do not rely on them."
-    )
+    return over_random(scores, "picture", "label")
+
+
+def undecided(scores: Scores | None, verdict: str) -> bool:
+    """Whether these pictures say nothing about the selections, so that the model's own must."""
+    return scores is None or verdict.endswith(_TOO_FEW)
 
 
 def summary_of_new(
-    explanation: Explanation, scores: Scores | None, explainer: RealX, price: float
+    explanation: Explanation,
+    scores: Scores | None,
+    explainer: RealX,
+    price: float,
+    verdict: str,
+    *,
+    labelled: bool,
 ) -> list[str]:
+    """The same of new pictures; ``labelled`` ones have no scores if the model learned from all."""
     rows, features = explanation.masks.shape
     text = [
         f"{rows:,} {'picture' if rows == 1 else 'pictures'} explained at λ = "
@@ -171,12 +263,37 @@ def summary_of_new(
         f"{features} superpixels on average."
     ]
     if scores is None:
-        return [*text, "They were not evaluated: that needs their true labels (--labels)."]
+        why = (
+            "the model learned from all of them, so figures would flatter it"
+            if labelled
+            else "that needs their true labels (--labels)"
+        )
+        return [*text, f"They were not evaluated: {why}."]
     text.append(
         f"EVAL-X tells the classes from what is shown with AUROC {scores['eauroc']} and accuracy "
         f"{scores['eacc']}; from everything with {_figures(scores.rows['everything'])}."
     )
-    return [*text, _verdict(scores, rows), *scores.remarks]
+    if scores.count >= FEW and (reasons := _blind_evaluator(scores)):
+        text.append(
+            f"The classes could not be told even from whole pictures ({'; '.join(reasons)}): these "
+            "may differ from what the model learned from, or their labels may be wrong."
+        )
+    return [*text, verdict, *scores.remarks]
+
+
+def learned_sentences(seen: NDArray[np.bool_], scores: Scores | None, *, known: bool) -> list[str]:
+    """Which of the pictures the model learned from: what is said of those flatters it."""
+    if not known:
+        return [
+            "This model does not say which pictures it learned from: if these are among them, the "
+            "figures are too good."
+        ] * (scores is not None)
+    count, total = int(seen.sum()), len(seen)
+    if not count:
+        return []
+    which = f"{count:,} of {total:,} pictures" if count < total else f"All {total:,} pictures"
+    left_out = "" if scores is None else " and are left out of the figures"
+    return [f"{which} are among those that the model learned from{left_out}."]
 
 
 def result_rows(

@@ -6,16 +6,22 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from unmasked.errors import InputError, InterruptedWarning, OutputError
+from unmasked.errors import DataWarning, InputError, InterruptedWarning, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
+from unmasked.report.ownership import PART, RESULTS
+from unmasked.report.results import CHECKPOINTS, MODELS
+from unmasked.storage import saved_kind
+
+_RESULTS = (*MODELS, "overlays", "masks", "study", "cache", PART, CHECKPOINTS)
+"""Folders that commands fill in an output folder."""
 
 
 def model_folders(given: Path, out: Path) -> tuple[Path, Path | None]:
     """The explainer's folder and the evaluator's, from either it or the output around it.
 
-    Refuses an output folder ``out`` that holds them.
+    Refuses an output folder ``out`` that holds them, lies in them or holds others.
     """
     if not given.is_dir():
         what = "is a file" if given.exists() else "does not exist"
@@ -25,12 +31,53 @@ def model_folders(given: Path, out: Path) -> tuple[Path, Path | None]:
         )
     inside = (given / "model").is_dir() and not (given / "config.json").is_file()
     model = given / "model" if inside else given
-    if out.resolve() in (model.resolve(), model.resolve().parent):
+    if not (model / "config.json").is_file():
+        raise InputError(
+            f"--model must be the folder of earlier results, or of a saved model, but {given} is "
+            "neither: no config.json lies in it or in a folder model in it; check the path."
+        )
+    _check_beside(model, out)
+    evaluator = model.parent / "evaluator"
+    return model, evaluator if (evaluator / "config.json").is_file() else None
+
+
+def _check_beside(model: Path, out: Path) -> None:
+    """New results must not come where a model and its own results are, nor into them."""
+    own, home = out.resolve(), model.resolve().parent
+    if own in (model.resolve(), home):
         raise OutputError(
             f"{out} holds the model itself and its results; choose another folder with --out."
         )
-    evaluator = model.parent / "evaluator"
-    return model, evaluator if (evaluator / "config.json").is_file() else None
+    kept = [model.resolve()]
+    if (home / RESULTS).is_file():  # not just any folder that a model was saved in
+        kept += [home / name for name in _RESULTS]
+    if any(own.is_relative_to(path) for path in kept):
+        raise OutputError(
+            f"{out} lies in what {home} holds of the model and its results, which goes when they "
+            "are replaced; choose another folder with --out."
+        )
+    if any(saved_kind(out / name) is not None for name in MODELS):
+        raise OutputError(
+            f"{out} holds a model of its own and its results; choose another folder with --out."
+        )
+
+
+def tell_of_other_training(out: Path, own: Path) -> None:
+    """Say that results will take the place of what another command has not finished.
+
+    ``own`` is the `checkpoint_folder` of this run.
+    """
+    every = out / CHECKPOINTS
+    others = [path for path in every.iterdir() if path.is_dir()] if every.is_dir() else []
+    if any(path.name != own.name for path in others):
+        warnings.warn(
+            DataWarning(
+                f"{out} holds the unfinished training of a command with other options or other "
+                "data, which is forgotten when this one ends; to keep it, stop now and choose "
+                "another folder with --out."
+            ),
+            stacklevel=2,
+        )
 
 
 def said_price(explainer: RealX, price: float) -> str:

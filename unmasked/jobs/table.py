@@ -30,7 +30,15 @@ from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
 from unmasked.explainers.base import check_restarts
 from unmasked.explanation import Explanation
-from unmasked.jobs.saved import fitted_whole, model_folders, new_rows, said_path, said_price
+from unmasked.jobs.saved import (
+    fitted_whole,
+    model_folders,
+    new_rows,
+    said_path,
+    said_price,
+    tell_of_other_training,
+)
+from unmasked.jobs.verdicts import over_random, said_when_trained, write_tested
 from unmasked.reach import OUTSIDE
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
 from unmasked.report.results import (
@@ -100,12 +108,14 @@ def explain_table(
         run += f" {restarts} restarts"
     if roles != Roles():
         run += f" {roles}"
+    checkpoint = checkpoint_folder(folder, path.read_bytes(), run)
+    tell_of_other_training(folder, checkpoint)
     options: dict[str, Any] = {
         "training": training,
         "device": device,
         "progress": show,
         "random_state": seed,
-        "checkpoint": checkpoint_folder(folder, path.read_bytes(), run),
+        "checkpoint": checkpoint,
     }
     explainer = RealX(sparsity, restarts=restarts, **options)
     explainer.fit(*split.train, validation=split.valid)
@@ -142,6 +152,7 @@ def explain_table(
     with all_or_nothing(folder) as part:
         _write_explanation(part, explanation, trust)
         explainer.save(part / "model")
+        write_tested(part / "model", scores.count, "test rows", _verdict(scores))
         evaluator.save(part / "evaluator")
         (part / "selections.png").write_bytes(png(heat))
         (part / "path.png").write_bytes(png(path_plot))
@@ -210,7 +221,7 @@ def explain_new_rows(
     _check_apart(path, folder)
     prepare_folder(folder, writes=_WRITES)
     trust = _trust(explainer, explanation, X)
-    summary = _new_summary(explanation, scores, explainer, price)
+    summary = _new_summary(explanation, scores, explainer, price, model)
     if explainer.reach_ is not None:
         summary.append(_about_outside(trust, "rows"))
     results: dict[str, Any] = {
@@ -353,25 +364,15 @@ def _summary(explanation: Explanation, scores: Scores, target: str, explainer: R
 
 def _verdict(scores: Scores) -> str:
     """Is what is shown informative, and does it lose anything? By log-likelihood, paired."""
-    gain = scores.over_random["eloglik"]
     lost = scores.rows["everything"]["eloglik"].value - scores["eloglik"].value
-    if gain.low > 0:
-        text = (
-            f"The selections say more about the outcome than random ones: by {gain.value:.3f} nats "
-            f"a row [{gain.low:.3f}, {gain.high:.3f}]."
-        )
-    else:
-        text = (
-            "The selections could not be told from random ones of the same sizes (difference "
-            f"{gain.value:.3f} nats a row [{gain.low:.3f}, {gain.high:.3f}]): do not rely on them."
-        )
+    text = over_random(scores, "row", "outcome")
     if lost > 0:
         text += f" What is hidden would have added {lost:.3f} nats a row."
     return text
 
 
 def _new_summary(
-    explanation: Explanation, scores: Scores | None, explainer: RealX, price: float
+    explanation: Explanation, scores: Scores | None, explainer: RealX, price: float, model: Path
 ) -> list[str]:
     rows, features = explanation.masks.shape
     text = [
@@ -379,7 +380,8 @@ def _new_summary(
         f"{explanation.sizes.mean():.1f} of the {features} features on average."
     ]
     if scores is None:
-        return [*text, "They were not evaluated: that needs the true outcomes (--target)."]
+        text.append("They were not evaluated: that needs the true outcomes (--target).")
+        return [*text, *said_when_trained(model, explainer, price)]
     everything = scores.rows["everything"]["eacc"].value
     text.append(
         f"EVAL-X predicts the outcome from what is shown with accuracy {scores['eacc']}; with "

@@ -83,12 +83,14 @@ def write_gallery(
     *,
     lead: Sequence[str] = (),
     facts: dict[str, str] | None = None,
+    totals: dict[str, int] | None = None,
     columns: int | None = None,
     footer: str = "",
 ) -> None:
     """Write cards as one page, whole or not at all.
 
     ``lead`` is what to see, in plain words, a string per paragraph; ``facts`` are about all cards;
+    ``totals`` says of groups how many there are, where the cards are only some of them;
     ``columns`` is how many cards may stand side by side (by default, as many as there is room for);
     ``footer`` says where the pictures come from (``page.footer``). Inside ``all_or_nothing``,
     write into the folder that it hands out.
@@ -99,7 +101,9 @@ def write_gallery(
             f"the gallery must be a file but {path} is a folder; choose a name in it, such as "
             f"{path / 'gallery.html'}."
         )
-    page = render(title, cards, lead=lead, facts=facts, columns=columns, footer=footer)
+    page = render(
+        title, cards, lead=lead, facts=facts, totals=totals, columns=columns, footer=footer
+    )
     # Names of files may hold what is no text; a question mark stands for it.
     data = page.encode("utf-8", errors="replace")
     with all_or_nothing(path.parent, checked=False) as part:
@@ -112,6 +116,7 @@ def render(
     *,
     lead: Sequence[str] = (),
     facts: dict[str, str] | None = None,
+    totals: dict[str, int] | None = None,
     columns: int | None = None,
     footer: str = "",
 ) -> str:
@@ -133,11 +138,21 @@ def render(
         groups=groups,
         lead=lead,
         facts=facts or {},
+        counts={name: _count(len(own), (totals or {}).get(name)) for name, own in groups.items()},
         columns=columns,
         across=max(len(card.pictures) for card in cards),
         rows=3 if any(card.facts for card in cards) else 2,  # words, pictures, facts
         footer=footer,
     )
+
+
+def _count(shown: int, total: int | None) -> str:
+    """How many cards a group has, and of how many.
+
+    >>> _count(12, 23), _count(12, None), _count(3, 3)
+    ('12 of 23', '12', '3')
+    """
+    return f"{shown:,}" if total is None or total == shown else f"{shown:,} of {total:,}"
 
 
 def _check_size(cards: Sequence[Card]) -> None:
