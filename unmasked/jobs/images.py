@@ -79,7 +79,7 @@ from unmasked.superpixels import Superpixels
 PRICES = (0.1, 0.3, 1.0)
 """λ that ``--sparsity auto`` tries. The price is of a whole picture, so it needs no scaling."""
 _AT_ONCE = 64  # pictures that networks are run on; bounds memory
-_KEPT = re.compile(r"pictures-\d+-[0-9a-f]{16}\.(npy|json|part|part\.json)(\.\d+)?")
+_KEPT = re.compile(r"pictures-\d+-[0-9a-f]{16}\.(npy|json|lock|part|part\.json)(\.\d+)?")
 
 
 @dataclass(frozen=True)
