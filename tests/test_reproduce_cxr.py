@@ -37,8 +37,9 @@ from unmasked.reproduce.imagerecipes import (
     ImageRecipe,
     with_epochs,
 )
-from unmasked.reproduce.imagetables import _paired
+from unmasked.reproduce.imagetables import _paired, sentences
 from unmasked.reproduce.selections import Selections
+from unmasked.reproduce.subjects import CXR
 from unmasked.samplers import ConcreteTopK
 from unmasked.superpixels import Superpixels
 
@@ -110,6 +111,18 @@ def test_the_optimum_is_the_truth_judged_as_selections_are(done: Any) -> None:
     assert f"optimum {metrics['acc']:.3f} {metrics['auroc']:.3f} {metrics['eacc']:.3f}" in text
     assert "which no prediction beats on average" in text
     assert f"The true superpixels, {metrics['fraction']:.2%} of all, have eAUROC" in text
+
+
+@pytest.mark.parametrize(("truth", "blind"), [(0.75, True), (0.85, False)])
+def test_an_evaluator_that_cannot_read_the_truth_is_told(truth: float, blind: bool) -> None:
+    def row(method: str, area: float) -> dict[str, Any]:
+        metrics = {"auroc": 0.95, "eauroc": area, "eauroc_varied": area, "fraction": 0.1}
+        return {"dataset": "CXR", "method": method, "setting": {}, "seed": 0, "chosen": True} | {
+            "metrics": metrics
+        }
+
+    *_, said = sentences([row("FULL", 0.9), row("optimum", truth)], CXR)
+    assert ("From everything the other has 0.900: it has not learned to read" in said) == blind
 
 
 def test_the_optimum_of_fewer_films_is_of_those() -> None:
