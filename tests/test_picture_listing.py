@@ -177,7 +177,7 @@ def test_twelve_bits_in_sixteen_are_told(tmp_path: Path) -> None:
             Image.fromarray(values).save(tmp_path / folder / name)
     table, words = write_labels(tmp_path / "l.csv", cells), "of the 65,535 that 16 bits can hold"
     said = run(tmp_path / "dim", "--labels", table, "--out", tmp_path / "o", *SHORT).stdout
-    assert "In 30 of 30 pictures that were looked at no value is above" in said
+    assert "In 30 of 30 pictures of 16 bits that were looked at no value is above" in said
     assert any(words in remark for remark in results(tmp_path / "o")["remarks"])
     for folder, told in (("dim", True), ("bright", False)):
         new = tmp_path / f"new {folder}"

@@ -100,7 +100,7 @@ def test_a_run_that_was_broken_off_after_its_readers_goes_on_where_selectors_are
 ) -> None:
     """Readers have learned from masks that do not come again."""
     _unsteady(monkeypatch)
-    options = {**OPTIONS, "truth": PARTS[2].truth}
+    options = {**OPTIONS, "drawn": PARTS}
 
     def broken_off(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
