@@ -155,11 +155,13 @@ def test_a_predictor_that_is_finished_first_is_trained_once_for_all_levels(
         assert_same_result(parts, whole)
         assert Counter(seeds for what, seeds in steps if what == "predictor") == trained
         assert Counter(what for what, _ in steps)["selector"] == 9 * 6
-    steps.clear()
-    again = run("REAL-X-STEP", path=tmp_path / "run")
-    assert steps == []
-    assert again.history == parts.history
-    assert_same_result(again, parts, rounding=0)
+    for fits in (1, 1000):  # read back; also where memory suffices again
+        monkeypatch.undo()
+        steps = limit_selectors(monkeypatch, fits, predictors=predictors)
+        again = run("REAL-X-STEP", path=tmp_path / "run")
+        assert steps == []
+        assert again.history == parts.history
+        assert_same_result(again, parts, rounding=0)
 
 
 @halved

@@ -164,6 +164,12 @@ def test_a_full_disk_is_said_and_the_page_keeps_everything(place, page):
     assert place.stored("full")["places"] == [4, 3, None, None]
 
 
+def _close_without_a_network(page):
+    """What a page sends as it goes may outlive it, and the browser's being offline with it."""
+    page.evaluate("window.fetch = () => Promise.reject(new TypeError('no network'))")
+    page.close()
+
+
 def test_losing_the_network_and_closing_the_tab_loses_nothing(place, page):
     page.goto(place.link("offline") + "/case/1")
     choose(page, 0, 2)
@@ -172,7 +178,7 @@ def test_losing_the_network_and_closing_the_tab_loses_nothing(place, page):
     choose(page, 1, 1)
     page.wait_for_selector("#problem:visible")
     context = page.context
-    page.close()
+    _close_without_a_network(page)
     context.set_offline(False)
     assert place.stored("offline")["places"] == [2, None, None, None]
     again = context.new_page()
@@ -198,7 +204,7 @@ def test_a_change_that_is_overtaken_is_given_up_in_words(place, page):
     page.context.set_offline(True)
     choose(page, 0, 1)
     page.wait_for_selector("#problem:visible")
-    page.close()
+    _close_without_a_network(page)
     context = page.context
     context.set_offline(False)
     case = place.study.readers[READERS.index("overtaken")].cases[0].id

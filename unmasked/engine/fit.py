@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import torch
 
 from unmasked.engine import memory
 from unmasked.engine.device import choose_device
-from unmasked.engine.loop import train
+from unmasked.engine.loop import train, trained_predictors
 from unmasked.engine.method import Data, Method, Settings, takes_given_masks
 from unmasked.engine.options import Training
 from unmasked.engine.program import Program
@@ -206,8 +207,18 @@ class _Job:
 
     def in_halves(self) -> bool:
         """Whether an earlier try, with less memory, went on in halves."""
-        path, first = self.path, self.path_with(1)
-        return path is not None and first is not None and first.exists() and not path.exists()
+        return self._has_parts("1") and self.path is not None and not self.path.exists()
+
+    def selectors_in_halves(self) -> bool:
+        """Whether an earlier try went on in halves when its predictor was finished."""
+        return self._has_parts("selectors")
+
+    def _has_parts(self, ending: str) -> bool:
+        """Whether there is a checkpoint with this ending, or of a part of it."""
+        if self.path is None:
+            return False
+        stem, suffix = glob.escape(f"{self.path.stem}-{ending}"), self.path.suffix
+        return any(any(self.path.parent.glob(f"{stem}{more}{suffix}")) for more in ("", "-*"))
 
     def path_with(self, ending: str | int) -> Path | None:
         """A checkpoint file of its own for a part of this."""
@@ -259,24 +270,35 @@ def _fit(job: _Job) -> Trained:
     alone = job.path_with("predictor")
     if job.predictor_alone and alone is not None and alone.exists():
         return _in_halves_after(_fit(job.predictor()), job)
-    whole, ready = job.method.exchanges, list[Trained]()
+    whole, ready, before = job.method.exchanges, list[Trained](), list[Trained]()
     try:
         program = job.program()
         whole = program.needs_whole_batches
         if whole and job.pieces > 1:  # memory ran out before the networks were there to be asked
             raise torch.OutOfMemoryError
-        return train(
-            program,
-            job.training,
-            job.path,
-            job.show,
-            job.title,
-            job.pieces,
-            job.first_phase,
-            begin=job.begin,
-            part=job.part,
-            ready=ready,
-        )
+        if not one and job.selectors_in_halves():
+            before = trained_predictors(
+                program,
+                job.training,
+                job.path,
+                job.pieces,
+                job.first_phase,
+                begin=job.begin,
+                part=job.part,
+            )
+        if not before:
+            return train(
+                program,
+                job.training,
+                job.path,
+                job.show,
+                job.title,
+                job.pieces,
+                job.first_phase,
+                begin=job.begin,
+                part=job.part,
+                ready=ready,
+            )
     except torch.OutOfMemoryError:
         if one and (whole or 2 * job.pieces > batch):
             raise InputError(
@@ -288,6 +310,8 @@ def _fit(job: _Job) -> Trained:
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start
     memory.let_go(device)
+    if before:
+        return _in_halves_after(before[0], job)
     if one:
         memory.say_once(
             "batches",

@@ -398,6 +398,23 @@ class _Run:
         return True
 
 
+def trained_predictors(
+    program: Program,
+    training: Training,
+    path: Path | None,
+    pieces: int = 1,
+    first_phase: int = 0,
+    *,
+    begin: int = 0,
+    part: bool = False,
+) -> list[Trained]:
+    """The predictors of a run that was left with its selectors begun; none where it was not."""
+    run = _Run(program, training, path, pieces, first_phase, begin=begin, part=part)
+    if path is None or not run.resume() or run.finished or run.state.phase <= begin:
+        return []
+    return run._predictors()
+
+
 def train(
     program: Program,
     training: Training,
