@@ -166,7 +166,7 @@ def test_a_full_disk_is_said_and_the_page_keeps_everything(place, page):
 
 def _close_without_a_network(page):
     """What a page sends as it goes may outlive it, and the browser's being offline with it."""
-    page.evaluate("window.fetch = () => Promise.reject(new TypeError('no network'))")
+    page.evaluate("() => { window.fetch = () => Promise.reject(new TypeError('no network')); }")
     page.close()
 
 
