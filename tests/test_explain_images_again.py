@@ -113,7 +113,12 @@ def scored(low: float, high: float) -> Scores:
     [
         (0.1, 0.3, "say more about the label than random ones: by 0.200 nats a picture [0.100,"),
         (-0.1, 0.3, "could not be told from random ones of the same sizes (difference 0.100"),
-        (-0.3, -0.1, "say less about the label than random ones of the same sizes: by 0.200"),
+        (
+            -0.3,
+            -0.1,
+            "say less about the label than random ones of the same sizes: by 0.200 nats a "
+            "picture [0.100, 0.300]: do not",
+        ),
         (np.nan, np.nan, "One group of pictures is too few"),
     ],
 )

@@ -152,6 +152,7 @@ def test_where_whole_pictures_tell_nothing_that_comes_first(
         assert said[0].startswith(words)
         assert reason in said[0]
         assert "train longer (--epochs), or check the labels" in said[0]
+        assert ("there is nothing yet" in said[0]) == (full == 0.5)  # FULL is at chance
         assert "Nothing is shown in any picture." in said
         assert (words in " ".join(new)) == ("validation" not in reason)
 

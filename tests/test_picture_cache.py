@@ -13,6 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import filelock
 import numpy as np
 import pytest
 from PIL import Image
@@ -53,6 +54,18 @@ def test_pictures_are_read_once(films, tmp_path, monkeypatch):
     os.utime(folder / "film0005.png", ns=(1, 1))  # another time is another picture
     other = read_pictures(listed, tmp_path / "cache", progress=False)
     assert other.file != first.file
+
+
+def test_a_folder_in_which_nothing_can_be_locked_will_do(films, tmp_path, monkeypatch):
+    """As on some network drives: runs are not kept apart there, but pictures are read."""
+
+    def refuses(self: filelock.FileLock, timeout: float) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuses)
+    folder, lines = films
+    listed = found(folder, write_labels(tmp_path / "l.csv", lines))
+    assert len(read_pictures(listed, tmp_path / "cache", progress=False).names) == 30
 
 
 def test_damage_to_the_cache_is_noticed(films, tmp_path):

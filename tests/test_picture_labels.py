@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from unmasked.data.picturelabels import Listing, read_labels
+from unmasked.data.picturelabels import Listing, Skipped, read_labels
 from unmasked.data.tables import read_table
 from unmasked.errors import InputError
 
@@ -264,8 +264,21 @@ def test_numbers_of_rows_are_no_pictures(tmp_path: Path) -> None:
 def test_a_table_with_one_column_is_separated_otherwise(tmp_path: Path) -> None:
     table = tmp_path / "labels.csv"
     table.write_text("image|label\na.png|x\nb.png|y\n")
+    files = {"a.png": Path("a.png"), "b.png": Path("b.png")}
     with pytest.raises(InputError, match=r"has one column, 'image\|label', so it is probably sep"):
-        read_labels(table, {"a.png": Path("a.png"), "b.png": Path("b.png")})
+        read_labels(table, files)
+    pd.DataFrame({"image": list(files)}).to_parquet(tmp_path / "labels.parquet")
+    with pytest.raises(InputError, match="has one column, 'image'; add the other"):
+        read_labels(tmp_path / "labels.parquet", files)
+
+
+def test_the_label_of_a_file_that_was_skipped_before_is_known(tmp_path: Path) -> None:
+    """A dead link in a folder, which the table names without the folder."""
+    table = tmp_path / "labels.csv"
+    table.write_text("image,label\na.png,x\nb.png,y\n")
+    listing = read_labels(table, {"a.png": Path("a.png")}, skipped=["sub/b.png"])
+    listing.skipped.append(Skipped("sub/b.png", "is a link to a file that is not there"))
+    assert [one.file for one in listing.skipped_of("y")] == ["sub/b.png"]
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def cached_pictures(
 def _only_reader(file: Path, progress: bool | Literal["auto", "lines"]) -> Iterator[None]:
     """Wait until no other run writes this file: two would cut off what the other has written.
 
-    The lock lies beside the file, as runs of other users and machines may share the folder; a run
-    that is killed leaves it open.
+    The lock lies beside the file, as runs of other machines may share the folder; a run that is
+    killed leaves it open. Where nothing can be locked, runs are not kept apart.
     """
     from filelock import FileLock, Timeout
 
@@ -87,6 +87,9 @@ def _only_reader(file: Path, progress: bool | Literal["auto", "lines"]) -> Itera
                 flush=True,
             )
         lock.acquire(timeout=-1)
+    except (OSError, NotImplementedError):
+        yield
+        return
     try:
         yield
         with suppress(OSError):

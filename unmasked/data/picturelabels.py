@@ -88,10 +88,16 @@ def read_labels(
     content = read_table(table, as_written=True)
     columns = list(content.columns)
     if len(columns) == 1:
+        text = table.suffix.lower() != ".parquet"
         raise InputError(
             f"{table} must have a column of file names and one of labels but has one column, "
-            f"{columns[0][:80]!r}, so it is probably separated by something other than commas, "
-            "semicolons or tabs; save it with commas."
+            f"{columns[0][:80]!r}"
+            + (
+                ", so it is probably separated by something other than commas, semicolons or tabs; "
+                "save it with commas."
+                if text
+                else "; add the other."
+            )
         )
     if image_column is None and label_column is None:
         _check_header(columns, files, table)
@@ -114,7 +120,12 @@ def read_labels(
         None if group is None else [values[1] for values in said.values()],
         [*_without_file(cells, meant, unusable, done, table), *left_out, *absent],
         tuple(sorted({*own} - {""})),
-        _lines(cells, meant, own, table),
+        _lines(
+            cells,
+            [name or done.find(cell) for cell, name in zip(cells, meant, strict=True)],
+            own,
+            table,
+        ),
     )
 
 

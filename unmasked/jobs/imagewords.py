@@ -179,18 +179,22 @@ def blind_sentences(scores: Scores, explainer: RealX) -> list[str]:
     """A sentence where not even whole pictures tell the classes: selections then cannot either."""
     chance = 1 / len(explainer.classes_)
     full = explainer.full_accuracy_
-    reasons = _blind_evaluator(scores)
-    if full is not None and full <= chance + _ROUNDING:
+    reasons = _blind_evaluator(scores) if scores.count >= FEW else []
+    at_chance = full is not None and full <= chance + _ROUNDING
+    if at_chance:
         reasons.append(
             f"the balanced accuracy of the full model on validation pictures is {full:.3f}, chance "
             f"being {chance:.3f}"
         )
     if not reasons:
         return []
+    if at_chance:
+        so = ", so there is nothing yet that selections could be right about"
+    else:  # the model that sees everything learned something, but these pictures do not show it
+        so = ", so figures of selections mean little here"
     return [
-        f"The classes could not be told even from whole pictures ({'; '.join(reasons)}), so there "
-        "is nothing yet that selections could be right about: give more pictures, train longer "
-        "(--epochs), or check the labels."
+        f"The classes could not be told even from whole pictures ({'; '.join(reasons)}){so}: give "
+        "more pictures, train longer (--epochs), or check the labels."
     ]
 
 

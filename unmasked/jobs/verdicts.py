@@ -32,7 +32,8 @@ def over_random(scores: Scores, unit: str, told: str) -> str:
     if gain.high < 0:
         return (
             f"The selections say less about the {told} than random ones of the same sizes: by "
-            f"{-gain.value:.3f} {interval}: do not rely on them."
+            f"{-gain.value:.3f} nats a {unit} [{-gain.high:.3f}, {-gain.low:.3f}]: do not rely on "
+            "them."
         )
     return (
         "The selections could not be told from random ones of the same sizes (difference "
@@ -50,7 +51,8 @@ def said_when_trained(model: Path, explainer: RealX, price: float) -> list[str]:
     """The verdict of the model's own test rows; nothing where an older program saved it."""
     try:
         content = json.loads((model / _FILE).read_text(encoding="utf-8"))
-        tested, units, verdict = (content[key] for key in ("tested", "units", "verdict"))
+        units, verdict = (str(content[key]) for key in ("units", "verdict"))
+        tested = int(content["tested"])
     except (OSError, ValueError, KeyError, TypeError):
         return []
     chosen = explainer.sparsity_

@@ -138,7 +138,14 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> bool:
                     f"{folder} has {words} than {folders[0]}; join runs that differ in their "
                     "seeds alone, or in their methods alone."
                 )
-        if by_method and _references(run) != _references(runs[0]):
+        own, others = _references(run), _references(runs[0])
+        if by_method and own.keys() != others.keys():
+            (name, _), *_ = sorted(own.keys() ^ others.keys())
+            raise InputError(
+                f"{name} is in one of {folder} and {folders[0]} only: versions of this program "
+                "that differ wrote them; run one of them again."
+            )
+        if by_method and own != others:
             raise InputError(
                 f"FULL has other figures in {folder} than in {folders[0]}: the methods were judged "
                 "by other networks and cannot stand in one table; run them on one machine."
