@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
+from image_commands import SHORT, refused, results, run
 from small_pictures import write_films, write_labels
-from typer.testing import CliRunner
 
 from unmasked import EvalX
-from unmasked.cli import app
 from unmasked.cli.common import only_run
 from unmasked.data.picturelabels import Skipped
 from unmasked.jobs import images as job
@@ -22,25 +19,6 @@ from unmasked.jobs.imagefiles import plain_names
 from unmasked.jobs.imagewords import class_sentences, skipped_sentences
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SHORT = ["--size", 16, "--superpixels", 4, "--device", "cpu", "--epochs", 1, "--sparsity", 0.3]
-PROGRESS = ("reading ", "writing ", "REAL-X", "FULL: ", "EVAL-X: ")  # lines of a log
-
-
-def run(*arguments: object, code: int = 0) -> Result:
-    done = CliRunner().invoke(app, ["explain-images", *map(str, arguments)])
-    assert done.exit_code == code, f"exit {done.exit_code}\n{done.output}\n{done.exception!r}"
-    return done
-
-
-def refused(*arguments: object) -> str:
-    lines = run(*arguments, code=2).stderr.splitlines()
-    (line,) = [one for one in lines if not one.startswith(PROGRESS)]
-    return str(line)
-
-
-def results(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    return found
 
 
 @pytest.fixture(scope="module")

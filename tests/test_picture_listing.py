@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from image_commands import SHORT, refused, results, run
 from PIL import Image
 from small_pictures import write_dicom, write_films, write_labels
-from test_explain_images_care import SHORT, refused, results, run
 
 from unmasked.data.picture_folder import find_pictures
 from unmasked.data.picturelisting import list_pictures

@@ -12,7 +12,7 @@ import torch
 
 from unmasked.engine import memory
 from unmasked.engine.device import choose_device
-from unmasked.engine.loop import train, trained_predictors
+from unmasked.engine.loop import SelectorsInHalves, train
 from unmasked.engine.method import Data, Method, Settings, takes_given_masks
 from unmasked.engine.options import Training
 from unmasked.engine.program import Program
@@ -270,35 +270,27 @@ def _fit(job: _Job) -> Trained:
     alone = job.path_with("predictor")
     if job.predictor_alone and alone is not None and alone.exists():
         return _in_halves_after(_fit(job.predictor()), job)
-    whole, ready, before = job.method.exchanges, list[Trained](), list[Trained]()
+    whole, ready, resumed = job.method.exchanges, list[Trained](), False
     try:
         program = job.program()
         whole = program.needs_whole_batches
         if whole and job.pieces > 1:  # memory ran out before the networks were there to be asked
             raise torch.OutOfMemoryError
-        if not one and job.selectors_in_halves():
-            before = trained_predictors(
-                program,
-                job.training,
-                job.path,
-                job.pieces,
-                job.first_phase,
-                begin=job.begin,
-                part=job.part,
-            )
-        if not before:
-            return train(
-                program,
-                job.training,
-                job.path,
-                job.show,
-                job.title,
-                job.pieces,
-                job.first_phase,
-                begin=job.begin,
-                part=job.part,
-                ready=ready,
-            )
+        return train(
+            program,
+            job.training,
+            job.path,
+            job.show,
+            job.title,
+            job.pieces,
+            job.first_phase,
+            begin=job.begin,
+            part=job.part,
+            ready=ready,
+            in_halves=not one and job.selectors_in_halves(),
+        )
+    except SelectorsInHalves:
+        resumed = True
     except torch.OutOfMemoryError:
         if one and (whole or 2 * job.pieces > batch):
             raise InputError(
@@ -310,8 +302,8 @@ def _fit(job: _Job) -> Trained:
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start
     memory.let_go(device)
-    if before:
-        return _in_halves_after(before[0], job)
+    if resumed:
+        return _in_halves_after(ready[0], job)
     if one:
         memory.say_once(
             "batches",

@@ -139,12 +139,21 @@ class _Run:
         """What a score belongs to: also a frozen predictor, which leaves the stack row by row."""
         return sorted({"predictor", *self.trains} & {"predictor", "selector"})
 
-    def run(self, bar: Bar, interrupt: Interrupt, ready: list[Trained] | None = None) -> bool:
-        """Train all phases; whether the user cut it short. ``ready``: see `train`."""
+    def run(
+        self,
+        bar: Bar,
+        interrupt: Interrupt,
+        ready: list[Trained] | None = None,
+        *,
+        in_halves: bool = False,
+    ) -> bool:
+        """Train all phases; whether the user cut it short. ``ready`` and ``in_halves``: `train`."""
         bar.update(self.passes if self.finished else self._passed)
         while True:
             if ready is not None and self.state.phase > self.begin and not self.finished:
                 ready += self._predictors()
+                if ready and in_halves:
+                    raise SelectorsInHalves
             while self.state.epoch < self._epochs() and bool(self.keeper.active.any()):
                 complete = self._epoch(interrupt)
                 self._judge(bar, interrupt)
@@ -398,21 +407,8 @@ class _Run:
         return True
 
 
-def trained_predictors(
-    program: Program,
-    training: Training,
-    path: Path | None,
-    pieces: int = 1,
-    first_phase: int = 0,
-    *,
-    begin: int = 0,
-    part: bool = False,
-) -> list[Trained]:
-    """The predictors of a run that was left with its selectors begun; none where it was not."""
-    run = _Run(program, training, path, pieces, first_phase, begin=begin, part=part)
-    if path is None or not run.resume() or run.finished or run.state.phase <= begin:
-        return []
-    return run._predictors()
+class SelectorsInHalves(Exception):  # no error: an earlier try went on so
+    """The predictors are ready, and their selectors were trained in halves before."""
 
 
 def train(
@@ -427,6 +423,7 @@ def train(
     begin: int = 0,
     part: bool = False,
     ready: list[Trained] | None = None,
+    in_halves: bool = False,
 ) -> Trained:
     """Train one program from its start, or from its checkpoint, to the end.
 
@@ -435,7 +432,7 @@ def train(
     ``begin``: the first phase to train; what those before it train comes trained.
     ``part``: alone the result is of no use, so Ctrl-C keeps the checkpoint only.
     ``ready``: takes predictors that are finished before their selectors start, for those who go
-    on otherwise if memory ends there.
+    on otherwise if memory ends there; at once (`SelectorsInHalves`) if selectors are ``in_halves``.
     """
     run = _Run(program, training, path, pieces, first_phase, begin=begin, part=part)
     if path is not None and not run.resume():
@@ -446,7 +443,7 @@ def train(
         Interrupt() as interrupt,
         Bar(title, run.passes, show) as bar,
     ):
-        interrupted = run.run(bar, interrupt, ready)
+        interrupted = run.run(bar, interrupt, ready, in_halves=in_halves)
     if interrupted:
         warnings.warn(
             f"training was interrupted in epoch {run.state.epoch + 1} of {training.epochs}; "

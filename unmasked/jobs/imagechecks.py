@@ -18,7 +18,8 @@ from unmasked.superpixels import Superpixels
 WRITES = ("overlays", "masks", "study", "explained.csv", "gallery.html", "results.json")
 """What lies in the output folder beside the models."""
 CACHE = "cache"
-_OURS = (*WRITES, *MODELS, PART, CHECKPOINTS)
+OURS = (*WRITES, *MODELS, PART, CHECKPOINTS)
+"""What commands put into an output folder and replace; the cache of pictures stays."""
 
 
 def checked_networks(
@@ -66,7 +67,7 @@ def check_apart(folder: Path, out: Path, labels: Path | None, cache: Path | None
             f"the output folder {out} must lie outside of the pictures' folder {folder}, or its "
             "pictures would be explained the next time; choose another with --out."
         )
-    if _within_results(folder, out, (*_OURS, CACHE)):
+    if _within_results(folder, out, (*OURS, CACHE)):
         raise OutputError(
             f"the pictures' folder {folder} lies where results are written to, which replace what "
             "is there; copy the pictures elsewhere, or choose another folder with --out."
@@ -83,7 +84,7 @@ def _check_cache(cache: Path, folder: Path, out: Path) -> None:
             f"the folder {cache} of the shrunken pictures must lie outside of the pictures' folder "
             f"{folder}; choose another with --cache."
         )
-    if _within_results(cache, out, _OURS):
+    if _within_results(cache, out, OURS):
         raise OutputError(
             f"the folder {cache} of the shrunken pictures lies where results are written to, which "
             "replace what is there; choose another with --cache."

@@ -10,12 +10,10 @@ from unmasked.errors import DataWarning, InputError, InterruptedWarning, OutputE
 from unmasked.evaluation import EvalX, Scores
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
-from unmasked.report.ownership import PART, RESULTS
+from unmasked.jobs.imagechecks import CACHE, OURS
+from unmasked.report.ownership import RESULTS
 from unmasked.report.results import CHECKPOINTS, MODELS
 from unmasked.storage import saved_kind
-
-_RESULTS = (*MODELS, "overlays", "masks", "study", "cache", PART, CHECKPOINTS)
-"""Folders that commands fill in an output folder."""
 
 
 def model_folders(given: Path, out: Path) -> tuple[Path, Path | None]:
@@ -50,7 +48,7 @@ def _check_beside(model: Path, out: Path) -> None:
         )
     kept = [model.resolve()]
     if (home / RESULTS).is_file():  # not just any folder that a model was saved in
-        kept += [home / name for name in _RESULTS]
+        kept += [home / name for name in (*OURS, CACHE)]
     if any(own.is_relative_to(path) for path in kept):
         raise OutputError(
             f"{out} lies in what {home} holds of the model and its results, which goes when they "
