@@ -23,7 +23,7 @@ from unmasked.study.folder import Study, read_study
 from unmasked.study.guard import Limits, form_token
 from unmasked.study.manifest import read_manifest
 from unmasked.study.server import make_app
-from unmasked.study.serving import SETTINGS, listen
+from unmasked.study.serving import listen, server_config
 
 METHODS = ("REAL-X", "L2X", "INVASE", "BASE-X")
 SECRET = bytes(range(32))
@@ -80,12 +80,14 @@ def small_study(
 class Site:
     """A study served by a thread of this process, on a free port."""
 
-    def __init__(self, made: Created, limits: Limits | None = None) -> None:
+    def __init__(
+        self, made: Created, limits: Limits | None = None, proxies: tuple[str, ...] = ()
+    ) -> None:
         self.made = made
         self.study: Study = read_study(made.folder)
         self.database: Database = open_database(self.study.answers, self.study.digest)
         app = make_app(self.study, self.database, LOCAL, limits)
-        self.server = uvicorn.Server(uvicorn.Config(app, **SETTINGS | {"log_level": "critical"}))
+        self.server = uvicorn.Server(server_config(app, list(proxies), log_level="critical"))
         self.socket = listen("127.0.0.1", 0)
         self.port = self.socket.getsockname()[1]
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],))
@@ -129,8 +131,8 @@ def answer(*places: int | None, base: int = 0, change: str = "change-1", **more)
 class LiveServer:
     """A server in a process of its own, which can be killed and started again on its port."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder, self.port = folder, port
+    def __init__(self, folder: Path, port: int, *more: str) -> None:
+        self.folder, self.port, self.more = folder, port, more
         self.process: subprocess.Popen[str] | None = None
         self.start()
 
@@ -139,7 +141,7 @@ class LiveServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        serve = ["study", "serve", str(self.folder), "--port", str(self.port)]
+        serve = ["study", "serve", str(self.folder), "--port", str(self.port), *self.more]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "unmasked", *serve],
             stdout=subprocess.PIPE,

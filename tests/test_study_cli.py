@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
-from small_studies import LiveServer, small_study, write_sources
+from small_postgres import POSTGRES, Postgres
+from small_studies import LiveServer, answer, small_study, wait_for, write_sources
 from typer.testing import CliRunner
 
 from unmasked.cli import app
@@ -97,7 +101,7 @@ def test_bad_input_gets_one_sentence(tmp_path):
     new = tmp_path / "new"
     assert "--manifest or --from" in refused("create", new)
     assert "study/manifest.csv" in refused("create", new, "--from", tmp_path)
-    assert "does not exist" in refused("create", new, "--manifest", tmp_path / "no.csv")
+    assert "No such file" in refused("create", new, "--manifest", tmp_path / "no.csv")
     assert "from 1 to the 4 cases" in refused("create", new, "--manifest", manifest, "--cases", 9)
     assert "exists already" in refused("create", made.folder, "--manifest", manifest)
     assert "'LIME'" in refused("create", new, "--manifest", manifest, "--methods", "L2X,LIME")
@@ -153,7 +157,7 @@ def test_databases_that_cannot_be_opened(tmp_path):
     database = made.folder / "answers.sqlite"
     kept = database.read_bytes()
     database.write_bytes(b"no database " * 100)
-    assert "cannot be opened" in refused("serve", made.folder)
+    assert "cannot be used" in refused("serve", made.folder)
     database.unlink()
     assert "no such file" in refused("serve", made.folder)
     other = small_study(tmp_path / "other", secret=bytes(32))
@@ -161,6 +165,186 @@ def test_databases_that_cannot_be_opened(tmp_path):
     assert "another study" in refused("serve", made.folder)
     database.write_bytes(kept)
     run("links", made.folder)
+
+
+def edited(folder, change) -> None:
+    """Change study.json, its hash made to fit."""
+    path = folder / "study.json"
+    content = change(json.loads(path.read_text()))
+    text = content if isinstance(content, str) else json.dumps(content)
+    path.write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "study.sha256").write_text(f"{digest}  study.json\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda study: [], "be an object"),
+        (lambda study: "", "EOF"),
+        (lambda study: "[" * 100_000, "recursion"),
+        (lambda study: '{"a":' * 100_000, "recursion"),
+        (lambda study: {**study, "readers": 3}, "readers: Input should be"),
+        (lambda study: {**study, "readers": [3]}, "readers.0: Input should be"),
+        (lambda study: {**study, "readers": []}, "readers: "),
+        (lambda study: {k: v for k, v in study.items() if k != "options"}, "options: Field requ"),
+        (lambda study: {**study, "options": "4"}, "options: Input should be"),
+        (lambda study: {**study, "options": 3}, "without 3 options"),
+        (lambda study: {**study, "format": 7}, "format 1 but has 7"),
+        (lambda study: {**study, "pictures": {}}, "pictures that it does not have"),
+        (lambda study: {**study, "files": {"../key.json": "0"}}, "files"),
+        (lambda study: {**study, "files": {}}, "not among its files"),
+    ],
+)
+def test_a_manifest_of_another_form(tmp_path, change, word):
+    made = small_study(tmp_path)
+    edited(made.folder, change)
+    for command in ("serve", "links", "close", "analyse"):
+        assert word in refused(command, made.folder)
+
+
+LONG_NAME, LONG_PATH = "x" * 300, "/".join(["y" * 200] * 25)
+
+
+@pytest.mark.parametrize("name", [LONG_NAME, LONG_PATH])
+def test_names_that_no_file_system_allows(tmp_path, name):
+    made = small_study(tmp_path)
+    manifest = tmp_path / "sources" / "manifest.csv"
+    place = f"{tmp_path}/{name}"
+    for arguments in (
+        ("create", place, "--manifest", manifest),
+        ("create", tmp_path / "new", "--manifest", place),
+        ("create", tmp_path / "new", "--from", place),
+        ("create", tmp_path / "new", "--manifest", manifest, "--key", place),
+        ("create", tmp_path / "new", "--manifest", manifest, "--instructions", place),
+        ("serve", place),
+        ("links", place),
+        ("close", place),
+        ("demo", "--out", place),
+        ("analyse", place),
+        ("analyse", made.folder, "--key", place),
+        ("analyse", made.folder, "--out", place),
+    ):
+        refused(*arguments)
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "new.key.json").exists()
+
+
+def test_a_database_that_is_held_by_another_program(tmp_path, monkeypatch):
+    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.1)
+    made = small_study(tmp_path)
+    holder = sqlite3.connect(made.folder / "answers.sqlite", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    for command in ("serve", "links", "close", "analyse"):
+        assert "held by another program" in refused(command, made.folder)
+    holder.close()
+
+
+def test_a_study_may_be_served_twice_but_not_on_one_port(tmp_path):
+    made = small_study(tmp_path)
+    port = free_port("127.0.0.1", 8850)
+    server = LiveServer(made.folder, port)
+    other = None
+    try:
+        assert f"port {port} of 127.0.0.1 is in use" in refused(
+            "serve", made.folder, "--port", port
+        )
+        other = LiveServer(made.folder, free_port("127.0.0.1", port + 1))
+        link = f"/r/{made.readers[0][1]}"
+        assert [httpx.get(s.url + link).status_code for s in (server, other)] == [200, 200]
+        run("close", made.folder)
+        assert all("finished" in httpx.get(s.url + link).text for s in (server, other))
+    finally:
+        server.stop()
+        if other is not None:
+            other.stop()
+
+
+@pytest.mark.parametrize("proxy", ["*", "proxy.example", "10.0.0.1/99", ""])
+def test_proxies_are_addresses(tmp_path, proxy):
+    made = small_study(tmp_path)
+    assert "--proxy must be an address" in refused("serve", made.folder, "--proxy", proxy)
+
+
+def workers(server: LiveServer) -> list[int]:
+    """The processes that serve, not the one that starts them."""
+    listed = subprocess.run(
+        ["pgrep", "-P", str(server.process.pid), "-f", "spawn_main"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [int(line) for line in listed.stdout.split()]
+
+
+@pytest.mark.skipif(shutil.which("pgrep") is None, reason="pgrep is not installed")
+def test_a_worker_that_dies_is_started_again_and_none_outlives_the_server(tmp_path):
+    made = small_study(tmp_path)
+    server = LiveServer(made.folder, free_port("127.0.0.1", 8870), "--workers", "2")
+    link = f"{server.url}/r/{made.readers[0][1]}"
+    try:
+        wait_for(lambda: len(workers(server)) == 2)
+        assert httpx.get(link, timeout=20).status_code == 200
+        first = workers(server)
+        os.kill(first[0], signal.SIGKILL)
+        wait_for(lambda: len(workers(server)) == 2 and first[0] not in workers(server))
+        assert httpx.get(link, timeout=20).status_code == 200
+        left = workers(server)
+        server.kill()  # the one that started them
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
+        server.start()  # the port is free
+        assert httpx.get(link, timeout=20).status_code == 200
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(20)
+        assert list(made.folder.glob("answers.sqlite*")) == [made.folder / "answers.sqlite"]
+    finally:
+        server.stop()
+
+
+def test_a_study_in_postgres(tmp_path):
+    """create, serve with two processes, answer, close, analyse; and what is refused."""
+    if POSTGRES is None:
+        pytest.skip("PostgreSQL is not installed")
+    write_sources(tmp_path / "sources", 3)
+    folder, plain = tmp_path / "study", small_study(tmp_path / "plain").folder
+    create = ("create", folder, "--manifest", tmp_path / "sources" / "manifest.csv")
+    postgres = Postgres(8480)
+    server = None
+    try:
+        given = ("--database", postgres.database())
+        made = run(*create, *given).stdout
+        assert not list(folder.glob("answers*"))
+        secret = re.search(r"Reader 1: \S+/r/(\S+)", made)[1]
+        server = LiveServer(folder, free_port("127.0.0.1", 8890), "--workers", "2", *given)
+        headers = {"content-type": "application/json", "x-study-form": form_token(secret)}
+        for case in read_study(folder).readers[0].cases:
+            reply = httpx.put(
+                f"{server.url}/r/{secret}/answer/{case.id}",
+                json=answer(1, 2, 3, 4),
+                headers=headers,
+                timeout=20,
+            )
+            assert reply.status_code == 200
+        server.stop()
+        run("links", folder, "--reader", "Reader 2", *given)
+        run("close", folder, *given)
+        found = json.loads(run("analyse", folder, "--draws", 100, "--json", *given).stdout)
+        assert [row["missing_rankings"] for row in found["missing"][:2]] == [0, 3]
+        for command in ("serve", "links", "close", "analyse"):
+            assert "--database" in refused(command, folder)
+            assert "leave --database out" in refused(command, plain, *given)
+            another = ("--database", postgres.database())
+            assert "none of them" in refused(command, folder, *another)
+        taken = tmp_path / "taken.key.json"
+        again = ("create", tmp_path / "more", *create[2:], "--key", taken / "in-a-file")
+        taken.write_text("")
+        refused(*again, *given)  # the key cannot be written: nothing is left behind
+        counted = "SELECT 1 / (count(*) = 1)::int FROM pg_namespace WHERE nspname LIKE 'unmasked%'"
+        postgres.ask(given[1].rsplit("/", 1)[1], counted)
+    finally:
+        if server is not None:
+            server.stop()
+        postgres.remove()
 
 
 def test_power_says_how_many_are_needed():

@@ -8,11 +8,17 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import psycopg
 import pytest
+from small_postgres import POSTGRES, Postgres
+from small_studies import wait_for
+from sqlalchemy import QueuePool, event
 
-from unmasked.errors import SavedError
+from unmasked.errors import DataWarning, InputError, SavedError
 from unmasked.study.database import (
     Conflict,
     Finished,
@@ -20,9 +26,31 @@ from unmasked.study.database import (
     create_database,
     link_hash,
     open_database,
+    remove_database,
 )
+from unmasked.study.places import DatabaseBusy, DatabaseFull, database_url
 
 DIGEST = "d" * 64
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    if POSTGRES is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = Postgres()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request, tmp_path):
+    """A database of a study with two readers, of either kind."""
+    if request.param == "sqlite":
+        where = tmp_path / "a.sqlite"
+    else:
+        where = database_url(request.getfixturevalue("postgres").database())
+    create_database(where, DIGEST, ["secret-1", "secret-2"], "owner")
+    return where
 
 
 @pytest.fixture
@@ -32,10 +60,25 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def database(path):
-    database = open_database(path, DIGEST)
+def database(where):
+    database = open_database(where, DIGEST)
     yield database
     database.close()
+
+
+def tamper(where, *statements: str) -> None:
+    """Change a database with another program."""
+    if isinstance(where, Path):
+        other = sqlite3.connect(where)
+        for statement in statements:
+            other.execute(statement)
+        other.commit()
+        other.close()
+        return
+    with psycopg.connect(where.set(drivername="postgresql").render_as_string(False)) as other:
+        other.execute(f"SET search_path TO unmasked_{DIGEST[:16]}")
+        for statement in statements:
+            other.execute(statement)
 
 
 def test_links_know_whose_they_are(database):
@@ -104,12 +147,19 @@ def test_nobody_fills_the_disk(database, monkeypatch):
         "UPDATE link SET revoked = NULL WHERE revoked IS NOT NULL",
     ],
 )
-def test_triggers_refuse_changes(database, path, statement):
+def test_triggers_refuse_changes(database, where, statement):
     database.save_answer(0, "c", {}, base=0, change="one")
     database.revoke_links(1)
-    with sqlite3.connect(path) as other, pytest.raises(sqlite3.IntegrityError):
-        other.execute(statement)
-    other.close()
+    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
+        tamper(where, statement)
+
+
+@pytest.mark.parametrize("table", ["record", "study", "link"])
+def test_postgres_refuses_to_empty_a_table(postgres, table):
+    where = database_url(postgres.database())
+    create_database(where, DIGEST, ["secret-1"], "owner")
+    with pytest.raises(psycopg.IntegrityError):
+        tamper(where, f"TRUNCATE {table}")
 
 
 @pytest.mark.parametrize(
@@ -122,15 +172,15 @@ def test_triggers_refuse_changes(database, path, statement):
         "DELETE FROM record WHERE id = 1",
     ],
 )
-def test_a_change_behind_the_triggers_is_seen(database, path, statement):
+def test_a_change_behind_the_triggers_is_seen(database, where, statement):
     for n in range(4):
         database.save_answer(0, "c", {"n": n}, base=n, change=f"change {n}")
     assert len(database.records()) == 7
-    with sqlite3.connect(path) as other:
-        other.execute("DROP TRIGGER no_update_of_record")
-        other.execute("DROP TRIGGER no_delete_of_record")
-        other.execute(statement)
-    other.close()
+    if isinstance(where, Path):
+        drop = ["DROP TRIGGER no_update_of_record", "DROP TRIGGER no_delete_of_record"]
+    else:
+        drop = ["DROP TRIGGER no_update_or_delete ON record"]
+    tamper(where, *drop, statement)
     with pytest.raises(SavedError, match="were changed by another program"):
         database.records()
 
@@ -149,10 +199,167 @@ def test_many_writers_at_once_keep_one_chain(database):
         assert mine == [f'{{"n": {n}}}' for n in range(10)]
 
 
-def test_commits_reach_the_disk(database):
-    with database.transaction() as connection:
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3  # EXTRA
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
+def test_commits_reach_the_disk(path):
+    database = open_database(path, DIGEST)
+    settings = [
+        database.write(lambda c, name=name: c.exec_driver_sql(f"PRAGMA {name}").scalar())
+        for name in ("synchronous", "journal_mode")
+    ]
+    database.close()
+    assert settings == [3, "wal"]  # EXTRA
+
+
+def test_commits_reach_the_disk_of_a_server_that_would_not_wait_for_it(postgres):
+    where = database_url(postgres.database())
+    postgres.ask(where.database, f"ALTER DATABASE {where.database} SET synchronous_commit = off")
+    create_database(where, DIGEST, ["secret-1"], "owner")
+    database = open_database(where, DIGEST)
+    found = database.write(lambda c: c.exec_driver_sql("SHOW synchronous_commit").scalar())
+    database.close()
+    assert found == "on"
+
+
+def test_a_server_that_does_not_flush_is_told(postgres):
+    where = database_url(postgres.database())
+    create_database(where, DIGEST, ["secret-1"], "owner")
+    postgres.ask("postgres", "ALTER SYSTEM SET fsync = off")
+    postgres.ask("postgres", "SELECT pg_reload_conf()")
+    try:
+        with pytest.warns(DataWarning, match="fsync off"):
+            open_database(where, DIGEST).close()
+    finally:
+        postgres.ask("postgres", "ALTER SYSTEM RESET fsync")
+        postgres.ask("postgres", "SELECT pg_reload_conf()")
+
+
+def test_answers_are_one_file_when_nobody_serves(path, tmp_path):
+    """The log beside the file is folded in when nobody writes, and goes with the last server."""
+    first, second = open_database(path, DIGEST), open_database(path, DIGEST)
+    first.save_answer(0, "c", {"n": 1}, base=0, change="one")
+    log = path.with_name(path.name + "-wal")
+    wait_for(lambda: log.stat().st_size == 0)
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(path.read_bytes())
+    second.save_answer(1, "c", {"n": 2}, base=0, change="two")
+    second.close()
+    first.save_answer(0, "c", {"n": 3}, base=1, change="three")
+    first.close()
+    assert [file.name for file in tmp_path.glob("a.sqlite*")] == ["a.sqlite"]
+    assert path.read_bytes()[18:20] == b"\1\1"  # no log wanted: it can be read where it lies
+    copied = open_database(copy, DIGEST, write=False)
+    assert len(copied.records()) == 3 + 1
+    copied.close()
+
+
+def test_connections_come_from_a_queue_and_are_used_by_one_thread_at_a_time(where):
+    """A pool that closes connections which other threads are using ends the process."""
+    database = open_database(where, DIGEST)
+    engines = (database._engine, database._writer._engine)
+    assert {type(engine.pool) for engine in engines} == {QueuePool}
+    users: dict[int, int] = {}
+    wrong = []
+
+    def out(connection, *_):
+        if users.setdefault(id(connection), threading.get_ident()) != threading.get_ident():
+            wrong.append("used by two threads")
+
+    def back(connection, *_):
+        if users.pop(id(connection), None) != threading.get_ident():
+            wrong.append("given back by another thread")
+
+    for engine in engines:
+        event.listen(engine.pool, "checkout", out)
+        event.listen(engine.pool, "checkin", back)
+
+    def work(reader: int) -> None:
+        for n in range(5):
+            database.save_answer(reader, "c", {}, base=n, change=f"change {n}")
+            assert database.answers(reader)["c"].number == n + 1
+
+    with ThreadPoolExecutor(50) as pool:
+        list(pool.map(work, range(50)))
+    assert len(database.records()) == 3 + 250
+    assert not wrong
+    writers = {record.kind for record in database.records()}
+    assert writers == {"link", "answer"}
+    database.close()
+
+
+def test_what_waits_is_written_together_and_fails_alone(database):
+    """Twenty pieces of work, one of which is refused, behind one that takes its time."""
+    begun, go = threading.Event(), threading.Event()
+
+    def hold(connection) -> None:
+        begun.set()
+        assert go.wait(20)
+
+    held = database.submit(hold)
+    assert begun.wait(20)
+    transactions = []
+    event.listen(database._writer._engine, "commit", lambda connection: transactions.append(1))
+    waiting = [
+        database.submit_answer(0, f"case {n % 19}", {"n": n}, base=0, change=f"change {n}")
+        for n in range(20)
+    ]
+    go.set()
+    held.result(20)
+    with pytest.raises(Conflict):
+        waiting[19].result(20)  # the second answer to case 0, on top of nothing
+    assert [future.result(20).number for future in waiting[:19]] == [1] * 19
+    assert len(transactions) == 2  # the one that held, and all others
+
+
+def test_a_full_disk_is_told_from_a_busy_database(path):
+    database = open_database(path, DIGEST)
+    pages = database.write(lambda c: c.exec_driver_sql("PRAGMA page_count").scalar())
+    limit = f"PRAGMA max_page_count = {pages}"
+    database.write(lambda c: c.exec_driver_sql(limit).scalar())
+    small = [
+        database.submit_answer(0, f"case {n}", {"n": n}, base=0, change=f"change {n}")
+        for n in range(2)
+    ]
+    with pytest.raises(DatabaseFull, match="free some space"):
+        database.save_answer(1, "c", {"remark": "x" * 50_000}, base=0, change="change 0")
+    assert [future.result(20).number for future in small] == [1, 1]
+    database.close()
+
+
+def test_a_database_that_is_held_is_busy(path, monkeypatch):
+    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.1)
+    database = open_database(path, DIGEST)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DatabaseBusy, match="try again later"):
+        database.save_answer(0, "c", {}, base=0, change="change 0")
+    assert database.answers(0) == {}  # readers do not wait
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert database.save_answer(0, "c", {}, base=0, change="change 0").number == 1
+    database.close()
+
+
+def test_a_server_that_was_away_is_met_again():
+    if POSTGRES is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = Postgres(8450)
+    try:
+        where = database_url(server.database())
+        create_database(where, DIGEST, ["secret-1"], "owner")
+        database = open_database(where, DIGEST)
+        database.save_answer(0, "c", {"n": 1}, base=0, change="change 1")
+        server.stop(signal.SIGQUIT)  # at once, as a crash
+        with pytest.raises(DatabaseBusy, match="cannot be reached"):
+            database.save_answer(0, "c", {"n": 2}, base=1, change="change 2")
+        with pytest.raises(DatabaseBusy, match="cannot be reached"):
+            database.answers(0)
+        with pytest.raises(DatabaseBusy, match="cannot be reached"):
+            open_database(where, DIGEST)
+        server.start()
+        assert database.save_answer(0, "c", {"n": 2}, base=1, change="change 2").number == 2
+        assert len(database.records()) == 2 + 2
+        database.close()
+    finally:
+        server.remove()
 
 
 def test_what_was_reported_as_saved_survives_kill_9(path):
@@ -216,10 +423,50 @@ def test_databases_that_cannot_be_opened(tmp_path, path):
     with pytest.raises(SavedError, match="no such file"):
         open_database(tmp_path / "absent.sqlite", DIGEST)
     (tmp_path / "text.sqlite").write_text("this is no database, but it is long enough " * 50)
-    with pytest.raises(SavedError, match="cannot be opened"):
+    with pytest.raises(SavedError, match="cannot be used"):
         open_database(tmp_path / "text.sqlite", DIGEST)
     (tmp_path / "empty.sqlite").write_bytes(b"")
-    with pytest.raises(SavedError, match="cannot be opened"):
+    with pytest.raises(SavedError, match="cannot be used"):
         open_database(tmp_path / "empty.sqlite", DIGEST)
     with pytest.raises(SavedError, match="another study"):
         open_database(path, "e" * 64)
+
+
+@pytest.mark.parametrize("table", ["record", "study", "link"])
+@pytest.mark.parametrize("write", [True, False])
+def test_a_database_that_lacks_a_table(where, table, write):
+    tamper(where, f"DROP TABLE {table}")
+    with pytest.raises(SavedError, match=r"cannot be used|has none of them"):
+        open_database(where, DIGEST, write=write)
+
+
+def test_one_postgres_database_holds_many_studies_and_knows_what_it_lacks(postgres):
+    where = database_url(postgres.database())
+    with pytest.raises(SavedError, match="none of them"):
+        open_database(where, DIGEST)
+    create_database(where, DIGEST, ["secret-1"], "owner")
+    with pytest.raises(SavedError, match="already"):
+        create_database(where, DIGEST, ["secret-1"], "owner")
+    create_database(where, "e" * 64, ["secret-2"], "owner-2")
+    one, other = open_database(where, DIGEST), open_database(where, "e" * 64)
+    one.save_answer(0, "c", {}, base=0, change="change 0")
+    assert other.answers(0) == {}
+    assert (other.link("secret-1"), one.link("secret-1").reader) == (None, 0)
+    one.close()
+    other.close()
+    remove_database(where, DIGEST)
+    with pytest.raises(SavedError, match="none of them"):
+        open_database(where, DIGEST)
+
+
+@pytest.mark.parametrize("text", ["", "x", "sqlite:///a", "mysql://a/b", "postgresql+asyncpg://a"])
+def test_addresses_that_are_not_postgres(text):
+    with pytest.raises(InputError, match="--database must be"):
+        database_url(text)
+
+
+def test_an_address_in_a_message_has_no_password():
+    where = database_url("postgres://ann:secret@127.0.0.1:1/name")
+    with pytest.raises(DatabaseBusy, match="cannot be reached") as caught:
+        open_database(where, DIGEST)
+    assert "secret" not in str(caught.value)

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from small_studies import Site, answer, small_study
 
+from unmasked.study.connections import MOST_OF_ONE
 from unmasked.study.guard import HEADERS, Buckets, Limits, form_token
 from unmasked.study.server import STATIC
-from unmasked.study.serving import SETTINGS
 
 
 @pytest.fixture(scope="module")
@@ -301,16 +301,88 @@ def test_silent_connections_are_closed(tmp_path, monkeypatch):
 
 
 def test_many_connections_of_one_address_do_not_keep_others_out(site):
-    """More than the server takes in all, opened by somebody who asks for nothing."""
+    """More than one address gets, opened by somebody who asks for nothing."""
     others = [
         socket.create_connection(("127.0.0.1", site.port), source_address=("127.0.0.2", 0))
-        for _ in range(SETTINGS["limit_concurrency"] + 10)
+        for _ in range(MOST_OF_ONE + 10)
     ]
     try:  # on a new connection: it is taken up after all of these
         assert httpx.get(f"http://127.0.0.1:{site.port}/r/{site.secret(0)}").status_code == 200
+        others[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")  # beyond the limit
+        reply = http.client.HTTPResponse(others[-1])
+        reply.begin()
+        assert reply.status == 503
+        assert (reply.headers["refresh"], reply.headers["connection"]) == ("5", "close")
+        assert reply.headers["x-frame-options"] == "DENY"
+        assert reply.read().decode() == (
+            "Many people are using the study at this moment. This page tries again by itself.\n"
+        )
     finally:
         for other in others:
             other.close()
+
+
+def test_the_connections_of_a_proxy_are_those_of_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("unmasked.study.connections.MOST_OF_ONE", 2)
+    for proxies, wanted in (((), 503), (("127.0.0.0/8",), 200)):
+        folder = tmp_path / str(wanted)
+        site = Site(small_study(folder), proxies=proxies)
+        try:
+            others = [socket.create_connection(("127.0.0.1", site.port)) for _ in range(3)]
+            assert httpx.get(f"http://127.0.0.1:{site.port}/").status_code == wanted
+            for other in others:
+                other.close()
+        finally:
+            site.close()
+
+
+def test_readers_behind_a_named_proxy_do_not_share_its_limits(tmp_path):
+    """Whose links do not exist is slowed down by address: the one that a named proxy tells."""
+    guesses = Limits(wrong_burst=1, wrong_rate=0.001)
+
+    def statuses(site, *forwarded):
+        return [
+            site.client.get("/r/guess", headers={"x-forwarded-for": text}).status_code
+            for text in forwarded
+        ]
+
+    named = Site(small_study(tmp_path / "a"), guesses, proxies=("127.0.0.1",))
+    other = Site(small_study(tmp_path / "b"), guesses, proxies=("10.0.0.1", "192.168.0.0/16"))
+    none = Site(small_study(tmp_path / "c"), guesses)
+    try:
+        # the last address that is no named proxy counts; what stands before it anybody can write
+        chain = ("10.1.1.1", "10.1.1.2", "10.1.1.1", "9.9.9.9, 10.1.1.2", "10.1.1.3, 127.0.0.1")
+        assert statuses(named, *chain) == [403, 403, 429, 429, 403]
+        assert statuses(other, "10.1.1.1", "10.1.1.2") == [403, 429]
+        assert statuses(none, "10.1.1.1", "10.1.1.2") == [403, 429]
+    finally:
+        for site in (named, other, none):
+            site.close()
+
+
+def test_readers_behind_one_address_do_not_share_one_limit(tmp_path):
+    site = Site(small_study(tmp_path), Limits(burst=3, rate=0.001, crowd=2))
+    try:
+        assert [site.get(0).status_code for _ in range(4)] == [200] * 3 + [429]
+        assert site.get(1).status_code == 200
+        assert [site.client.get("/").status_code for _ in range(2)] == [200, 429]  # 2 × 3 in all
+        late = site.put(1, site.case(1, 1), answer(1, 2, 3, 4))
+        assert late.status_code == 429
+        assert late.json()["error"].endswith("The page keeps your answer and tries again.")
+    finally:
+        site.close()
+
+
+def test_more_requests_than_can_be_answered_are_told_to_wait(tmp_path):
+    site = Site(small_study(tmp_path), Limits(at_work=0))
+    try:
+        page, saving = site.get(0), site.put(0, site.case(0, 1), answer(1, 2, 3, 4))
+        assert (page.status_code, saving.status_code) == (503, 503)
+        assert page.headers["retry-after"] == saving.headers["retry-after"] == "5"
+        assert "tries again by itself" in page.text
+        assert "keeps your answer" in saving.json()["error"]
+    finally:
+        site.close()
 
 
 def test_buckets_refill_with_time():
@@ -355,23 +427,38 @@ def test_an_edited_picture_is_not_served(fresh):
     assert "tell the person who runs it" in reply.text
 
 
-def test_a_database_that_cannot_write_says_that_nothing_was_saved(tmp_path, monkeypatch):
+def test_a_database_that_is_held_says_that_nothing_was_saved(tmp_path, monkeypatch):
     """Another program holds the lock for longer than the server waits."""
-    monkeypatch.setattr("unmasked.study.database._PATIENCE", 0.2)
+    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.2)
     fresh = Site(small_study(tmp_path))
     holder = sqlite3.connect(fresh.study.answers, isolation_level=None)
     holder.execute("PRAGMA busy_timeout = 0")
-    holder.execute("BEGIN EXCLUSIVE")
+    holder.execute("BEGIN IMMEDIATE")
     try:
         reply = fresh.put(0, fresh.case(0, 1), answer(1, 2, 3, 4))
-        assert reply.status_code == 507
-        assert "Nothing was saved" in reply.json()["error"]
+        assert reply.status_code == 503
+        assert "Nothing was saved. The study's database is busy" in reply.json()["error"]
         assert "stay on this page" in reply.json()["error"]
+        assert fresh.get(0).status_code == 200  # readers look on
     finally:
         holder.execute("ROLLBACK")
         holder.close()
     assert fresh.put(0, fresh.case(0, 1), answer(1, 2, 3, 4)).status_code == 200
     fresh.close()
+
+
+def test_a_full_disk_is_said(fresh):
+    pages = fresh.database.write(lambda c: c.exec_driver_sql("PRAGMA page_count").scalar())
+    limit = f"PRAGMA max_page_count = {pages}"
+    fresh.database.write(lambda c: c.exec_driver_sql(limit).scalar())
+    case, base, status = fresh.case(0, 1), 0, 200
+    while status == 200 and base < 20:
+        body = answer(1, 2, 3, 4, base=base, change=f"change-{base}", remark="x" * 2000)
+        reply = fresh.put(0, case, body)
+        base, status = base + 1, reply.status_code
+    assert status == 507
+    assert "The disk of the computer that runs the study is full." in reply.json()["error"]
+    assert len(fresh.database.records()) == 3 + base - 1
 
 
 def test_remarks_are_no_formulas_in_a_spreadsheet(fresh):

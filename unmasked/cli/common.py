@@ -85,7 +85,8 @@ def _show(
 
 
 def command_line() -> str:
-    """The command as the user gave it, with no more of absolute paths than where they end.
+    """The command as the user gave it, with no more of absolute paths than where they end and of
+    addresses than how they begin.
 
     It goes into results, which are passed on: where things lie on a machine is nobody's business.
     """
@@ -101,10 +102,15 @@ def _passed_on(argument: str) -> str:
     ['films', '--out=out', 'a/b', '/']
     >>> _passed_on("SHAP=/home/ann/k=v/shap.csv")
     'SHAP=shap.csv'
+    >>> _passed_on("--database=postgresql://ann:secret@host/name")
+    '--database=postgresql://…'
     """
     name, equals, value = argument.partition("=")
     if not Path(argument).is_absolute() and equals:
         return f"{name}={_passed_on(value)}"
+    scheme, is_url, _ = argument.partition("://")
+    if is_url:  # it may hold a password
+        return f"{scheme}://…"
     path = Path(argument)
     return path.name if path.is_absolute() and path.name else argument
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,16 @@ Names = Annotated[
 KeyFile = Annotated[
     Path | None,
     typer.Option("--key", help="Where the key is. (default: FOLDER.key.json)"),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        envvar="UNMASKED_STUDY_DATABASE",
+        show_envvar=True,
+        help="PostgreSQL that keeps the answers, such as postgresql+psycopg://user@host/name. "
+        "(default: a file in FOLDER)",
+        show_default=False,
+    ),
 ]
 STOPPED = "Answers are saved; serve the folder again to go on."
 
@@ -65,6 +76,7 @@ def create(
     url: Annotated[
         str, typer.Option(help="Where readers will reach the server.")
     ] = "http://127.0.0.1:8765",
+    database: Database = None,
     seed: Seed = 0,
 ) -> None:
     """Make a study: draw cases, render selections, assign a random and balanced order."""
@@ -87,6 +99,7 @@ def create(
             seed=seed,
             wording=_wording(title, question, sufficient, instructions),
             key=key,
+            database=database,
         )
         typer.echo(
             f"Cases: {made.cases}; methods: {len(made.methods)}; readers: {len(made.readers)}; in "
@@ -122,7 +135,22 @@ def _wording(
 
 
 @app.command()
-def serve(folder: Folder, host: Host = "127.0.0.1", port: Port = 8765, name: Names = None) -> None:
+def serve(
+    folder: Folder,
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    name: Names = None,
+    database: Database = None,
+    workers: Annotated[
+        int, typer.Option(help="Processes that serve; one that dies is started again.", min=1)
+    ] = 1,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address or network of a proxy whose X-Forwarded-For is believed; repeatable."
+        ),
+    ] = None,
+) -> None:
     """Serve a study to its readers' browsers until it is stopped."""
     with one_sentence_errors(STOPPED):
         from unmasked.study.serving import serve_study
@@ -137,7 +165,16 @@ def serve(folder: Folder, host: Host = "127.0.0.1", port: Port = 8765, name: Nam
                     err=True,
                 )
 
-        serve_study(folder, host=host, port=port, names=name or (), ready=ready)
+        serve_study(
+            folder,
+            host=host,
+            port=port,
+            names=name or (),
+            database=database,
+            workers=workers,
+            proxies=proxy or (),
+            ready=ready,
+        )
 
 
 @app.command()
@@ -153,6 +190,7 @@ def links(
     url: Annotated[
         str, typer.Option(help="Where readers reach the server.")
     ] = "http://127.0.0.1:8765",
+    database: Database = None,
 ) -> None:
     """Make new links, or revoke them. Earlier links of the same people stop working."""
     with one_sentence_errors():
@@ -162,12 +200,12 @@ def links(
         from unmasked.study.links import renew_links
 
         names = [*(reader or []), *(["owner"] if owner else [])]
-        for name, path in renew_links(folder, names, revoke=revoke):
+        for name, path in renew_links(folder, names, revoke=revoke, database=database):
             typer.echo(f"{name}: {url.rstrip('/')}{path}" if path else f"{name}: revoked")
 
 
 @app.command()
-def close(folder: Folder) -> None:
+def close(folder: Folder, database: Database = None) -> None:
     """End a study for all readers; no answer can be changed after this."""
     with one_sentence_errors():
         from unmasked.study.serving import require_packages
@@ -177,7 +215,11 @@ def close(folder: Folder) -> None:
         from unmasked.study.folder import read_study
 
         study = read_study(folder)
-        open_database(study.answers, study.digest).close_study()
+        opened = open_database(study.where(database), study.digest)
+        try:
+            opened.close_study()
+        finally:
+            opened.close()
         typer.echo("The study is closed.")
 
 
@@ -207,7 +249,7 @@ def demo(
 
         chosen = free_port(host, PORT) if port is None else port
         bound_socket(host, chosen).close()  # a port in use is told before links are made anew
-        if out.exists():  # a demonstration that goes on
+        if os.path.lexists(out):  # a demonstration that goes on
             check_demo(out)
             secrets = [path for _, path in renew_links(out)]
         else:
@@ -234,6 +276,7 @@ def analyse(
         Path | None, typer.Option(help="Folder for the results. (default: FOLDER-analysis)")
     ] = None,
     key: KeyFile = None,
+    database: Database = None,
     draws: Annotated[
         int, typer.Option(help="Bootstrap samples and permutations.", min=100, max=100_000)
     ] = 2000,
@@ -251,7 +294,7 @@ def analyse(
         from unmasked.study.report import write_analysis
         from unmasked.study.tables import as_text
 
-        found = run(read_ratings(folder, key), draws=draws, seed=seed)
+        found = run(read_ratings(folder, key, database), draws=draws, seed=seed)
         place = out or folder.resolve().with_name(folder.resolve().name + "-analysis")
         words = write_analysis(place, found, command_line())
         if json:

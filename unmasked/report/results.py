@@ -96,10 +96,7 @@ def prepare_folder(
             f"the path of the output folder {folder} must be UTF-8 text but is not; choose another "
             "with --out."
         ) from None
-    for name, kind in (models or {}).items():
-        check_replaceable(folder / name, kind)
-    check_ours(folder, [*writes, *(models or {})])
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not folder.is_dir():  # noqa: PTH110
         raise OutputError(f"the output folder {folder} is a file; choose another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,6 +107,9 @@ def prepare_folder(
             f"the output folder {folder} cannot be written ({error.strerror or error}); "
             "choose another with --out."
         ) from error
+    for name, kind in (models or {}).items():
+        check_replaceable(folder / name, kind)
+    check_ours(folder, [*writes, *(models or {})])
 
 
 @contextmanager

@@ -145,15 +145,15 @@ class Analysis:
         return self.scopes[-1]
 
 
-def read_ratings(folder: Path, key: Path | None = None) -> Ratings:
-    """The answers of a study, unblinded."""
+def read_ratings(folder: Path, key: Path | None = None, database: str | None = None) -> Ratings:
+    """The answers of a study, unblinded; ``database`` is of PostgreSQL, if they are there."""
     study = read_study(folder)
     secret = read_key(key or key_path(folder), study)
-    database = open_database(study.answers, study.digest, write=False)
+    opened = open_database(study.where(database), study.digest, write=False)
     try:
-        records = database.records()
+        records = opened.records()
     finally:
-        database.close()
+        opened.close()
     return unblind(study, secret, records)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_address, ip_network
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from unmasked.study.guard import CROWDED, HEADERS, wait
 
 PATIENCE = 20.0
 """Seconds in which a request must have come, whole."""
-MOST_OF_ONE = 100
-"""Connections at once from one address; a browser has six."""
+MOST = 1000
+"""Connections at once; a browser has six. More are told to wait, and twice as many are cut off."""
+MOST_OF_ONE = 500
+"""Of these, from one address that is no named proxy."""
 
 
 class Connection(H11Protocol):
@@ -18,12 +24,27 @@ class Connection(H11Protocol):
     _before: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """One more, unless its address has too many."""
+        """One more, unless there are too many."""
         super().connection_made(transport)
-        if sum(self._is_neighbour(other) for other in self.connections) > MOST_OF_ONE:
+        share = self._share()
+        if share > 2:
             transport.abort()
             return
+        if share > 1:
+            self.app = too_many
         self._watch()
+
+    def _share(self) -> float:
+        """How much of what is let in there is: of all connections, or of this address's."""
+        everybody = len(self.connections) / MOST
+        if not self.client or self._is_proxy(self.client[0]):
+            return everybody
+        mine = sum(self._is_neighbour(other) for other in self.connections)
+        return max(everybody, mine / MOST_OF_ONE)
+
+    def _is_proxy(self, address: str) -> bool:
+        named = self.config.forwarded_allow_ips if self.config.proxy_headers else ()
+        return any(ip_address(address) in ip_network(proxy) for proxy in named)
 
     def _is_neighbour(self, other: object) -> bool:
         """Whether another connection, or this one, comes from the same address."""
@@ -44,3 +65,10 @@ class Connection(H11Protocol):
             return
         self._before = cycle
         self._watch()
+
+
+async def too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    """Tell somebody to come again, and end the connection."""
+    reply = wait(scope, 503, CROWDED)
+    reply.headers.update({**HEADERS, "connection": "close"})
+    await reply(scope, receive, send)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from unmasked.errors import DataWarning, InputError, OutputError
-from unmasked.study.database import create_database
+from unmasked.study.database import create_database, remove_database
 from unmasked.study.folder import (
     ANSWERS,
     DIGEST,
@@ -42,6 +42,7 @@ from unmasked.study.images import (
 from unmasked.study.key import key_path
 from unmasked.study.manifest import SourceCase
 from unmasked.study.order import balanced_orders
+from unmasked.study.places import POSTGRES, database_url
 
 OWNER = "owner"
 """What no reader may be called."""
@@ -92,21 +93,24 @@ def create_study(
     wording: Wording | None = None,
     key: Path | None = None,
     secret: bytes | None = None,
+    database: str | None = None,
 ) -> Created:
     """Make a study of ``number`` cases (all, if None), drawn from ``cases`` by ``seed``.
 
-    The folder and the key appear whole or not at all, and overwrite nothing.
+    ``database`` is the address of a PostgreSQL database; None keeps answers in the folder. The
+    folder and the key appear whole or not at all, and overwrite nothing.
     """
     key = key or key_path(folder)
     _check_names(readers)
     for path in (folder, key):
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
             raise OutputError(f"{path} exists already; choose another name for the study.")
     if key.resolve().is_relative_to(folder.resolve()):
         raise InputError(
             f"the key must lie outside the study's folder, which is what is served, but {key} "
             "lies in it."
         )
+    url = None if database is None else database_url(database)
     drawn = _draw(cases, number, seed)
     secret = secrets.token_bytes(32) if secret is None else secret
     part = folder.resolve().with_name(f".{folder.resolve().name}.part")
@@ -117,17 +121,24 @@ def create_study(
         study, secrets_of_links = plan.write(part)
         key_text = json.dumps(plan.key(), indent=1, ensure_ascii=False).encode()
         study["key"] = sha256(key_text)
+        if url is not None:
+            study["database"] = POSTGRES
         text = json.dumps(study, indent=1, ensure_ascii=False).encode()
         (part / MANIFEST).write_bytes(text)
         (part / DIGEST).write_text(f"{sha256(text)}  {MANIFEST}\n", encoding="ascii")
         tokens, owner = secrets_of_links
-        create_database(part / ANSWERS, sha256(text), tokens, owner)
-        # The key first: answers to a study whose key was never written could not be read.
-        _write_key(key, key_text)
+        create_database(url or part / ANSWERS, sha256(text), tokens, owner)
         try:
-            os.replace(part, folder)
+            # The key first: answers to a study whose key was never written could not be read.
+            _write_key(key, key_text)
+            try:
+                os.replace(part, folder)
+            except BaseException:
+                key.unlink()
+                raise
         except BaseException:
-            key.unlink()
+            if url is not None:
+                remove_database(url, sha256(text))
             raise
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)

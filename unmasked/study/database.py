@@ -1,23 +1,27 @@
-"""Where answers are kept: SQLite, append-only, each record bound to the one before it.
+"""Answers, append-only, each record bound to the one before it.
 
 A record's digest covers its content and the digest before it, and triggers refuse to change or
 delete a record. So a change leaves a trace, even one made with another program. A transaction is
-on the disk before it is reported as done (``synchronous = EXTRA``).
+on the disk before it is reported as done.
 
 Links are stored as SHA-256 of their secret, which has 256 random bits.
+
+Reads take a connection from a queue, in whichever thread asks; everything that is written goes
+through one thread (`writer`). No connection is ever used, or closed, by a thread while another one
+has it. `places` has what differs between SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -25,26 +29,27 @@ from sqlalchemy import (
     Connection,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
     Text,
-    cast,
-    create_engine,
-    event,
     func,
     select,
 )
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
 
 from unmasked.errors import SavedError
+from unmasked.study.places import Place, PostgresSchema, SQLiteFile
+from unmasked.study.writer import Writer
 
+T = TypeVar("T")
+READERS = 8
+"""Connections for reading; a request that finds all of them in use waits for one."""
 MOST_VERSIONS = 1000
 """How often a reader may answer one case: far more than work needs, and no disk is filled by it."""
 MOST_BYTES = 1_000_000
 """What all versions of one answer may take together; a remark is most of it."""
-_PATIENCE = 3.0  # seconds to wait for another writer; the page gives up after ten
 _metadata = MetaData()
 _study = Table("study", _metadata, Column("digest", String, nullable=False))
 _links = Table(
@@ -70,18 +75,6 @@ _records = Table(
     Index("record_of_case", "kind", "reader", "case"),
     sqlite_autoincrement=True,
 )
-_TRIGGERS = [
-    f"CREATE TRIGGER no_{what}_of_{table} BEFORE {what} ON {table} "
-    "BEGIN SELECT RAISE(ABORT, 'records are never changed'); END"
-    for table in ("record", "study")
-    for what in ("UPDATE", "DELETE")
-] + [
-    "CREATE TRIGGER no_delete_of_link BEFORE DELETE ON link "
-    "BEGIN SELECT RAISE(ABORT, 'links are revoked, not deleted'); END",
-    "CREATE TRIGGER only_revoke_of_link BEFORE UPDATE ON link "
-    "WHEN OLD.revoked IS NOT NULL OR NEW.hash != OLD.hash OR NEW.reader IS NOT OLD.reader "
-    "BEGIN SELECT RAISE(ABORT, 'links are only revoked'); END",
-]
 
 
 @dataclass(frozen=True)
@@ -116,6 +109,17 @@ class Link:
     reader: int | None
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How far a reader is."""
+
+    reader: int
+    over: bool
+    """Whether the reader has finished, or the study is closed."""
+    answers: dict[str, Version]
+    """{case: the last answer to it}."""
+
+
 class Conflict(Exception):
     """An answer was changed elsewhere since the page was loaded."""
 
@@ -128,115 +132,135 @@ class Full(Exception):
     """A case was answered so often that no more is kept."""
 
 
-def create_database(path: Path, digest: str, readers: list[str], owner: str) -> None:
+def place_of(where: Path | URL, digest: str) -> Place:
+    """The database at a path, or in PostgreSQL, of the study whose manifest has ``digest``."""
+    return SQLiteFile(where) if isinstance(where, Path) else PostgresSchema(where, digest)
+
+
+def create_database(where: Path | URL, digest: str, readers: list[str], owner: str) -> None:
     """A new database of a study whose manifest has ``digest``, with a link for each secret."""
-    path.touch(mode=0o600)
-    database = Database(path)
+    place = place_of(where, digest)
+    engine = place.engine(1, write=True)
     try:
-        with database.transaction() as connection:
+        place.make_room(engine)
+        with engine.begin() as connection:
             _metadata.create_all(connection)
-            for statement in _TRIGGERS:
-                connection.exec_driver_sql(statement)
+            place.protect(connection)
             connection.execute(_study.insert().values(digest=digest))
-        for number, secret in enumerate(readers):
-            database.add_link(number, secret)
-        database.add_link(None, owner)
-    except DBAPIError as error:
-        raise OSError(str(error.orig)) from error
-    finally:
-        database.close()
-
-
-def open_database(path: Path, digest: str, *, write: bool = True) -> Database:
-    """The database of the study whose manifest has ``digest``."""
-    if not path.is_file():
-        raise SavedError(f"the answers of the study must be in {path} but there is no such file.")
-    database = Database(path, write=write)
-    try:
-        with database.transaction() as connection:
-            found = connection.execute(select(_study.c.digest)).scalar_one()
-            connection.execute(select(func.count()).select_from(_records)).scalar_one()
-            if write:  # a writer must be able to write: find out now, not at the first answer
-                connection.exec_driver_sql("PRAGMA user_version = 1")
+            for number, secret in [*enumerate(readers), (None, owner)]:
+                _add_link(connection, number, secret)
+        place.leave(engine)
     except SQLAlchemyError as error:
-        database.close()
-        reason = getattr(error, "orig", None) or error
+        raise place.problem(error) from error
+    finally:
+        engine.dispose()
+
+
+def remove_database(where: Path | URL, digest: str) -> None:
+    """Take back what `create_database` made outside the study's folder."""
+    place = place_of(where, digest)
+    engine = place.engine(1, write=True)
+    place.remove(engine)
+    engine.dispose()
+
+
+def open_database(where: Path | URL, digest: str, *, write: bool = True) -> Database:
+    """The database of the study whose manifest has ``digest``."""
+    place = place_of(where, digest)
+    if not place.exists():
         raise SavedError(
-            f"the database {path} cannot be opened ({reason}); check that it is the study's own, "
-            "that it may be written, and that no other program holds it."
-        ) from error
-    if found != digest:
-        database.close()
-        raise SavedError(
-            f"the database {path} belongs to another study, or study.json was changed since; "
-            "restore the folder from a copy."
+            f"the answers of the study must be in {place.name} but there is no such file."
         )
+    database = Database(place, write=write)
+    try:
+        found = database.check()
+        if found != digest:
+            raise SavedError(
+                f"the database {place.name} belongs to another study, or study.json was changed "
+                "since; restore the folder from a copy."
+            )
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
 class Database:
     """Reads and appends. All methods are safe to call from several threads and processes."""
 
-    def __init__(self, path: Path, *, write: bool = True) -> None:
-        self.path = path
-        # For reading too: what a killed server left half-written is rolled back at the first look.
-        uri = f"{path.resolve().as_uri()}?mode=rw"
-        self._engine = create_engine(
-            "sqlite+pysqlite://",
-            creator=lambda: _connect(uri, write=write),
-            pool_size=8,
-        )
-
-        @event.listens_for(self._engine, "begin")
-        def _begin(connection: Connection) -> None:
-            # A writer takes the lock at once, so that what it read cannot change before it writes.
-            reads = not write or connection.get_execution_options().get("reads")
-            connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    def __init__(self, place: Place, *, write: bool = True) -> None:
+        self.place = place
+        self._engine = place.engine(READERS, write=False)
+        self._writer = Writer(place) if write else None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the database; what was submitted is written before."""
         self._engine.dispose()
+        if self._writer is not None:
+            self._writer.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """A transaction that is on the disk when the block has ended without an error."""
-        with self._engine.begin() as connection:
-            yield connection
+    def check(self) -> str:
+        """The digest of the study that this is a database of; all that is needed is there."""
+        with self.reading() as connection:
+            for table in _metadata.sorted_tables:
+                connection.execute(select(func.count()).select_from(table)).scalar_one()
+            found = connection.execute(select(_study.c.digest)).scalar_one()
+        if self._writer is not None:
+            self.write(self.place.check)
+        return str(found)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One state of the database, to read from; writers are not kept waiting."""
-        with self._engine.connect().execution_options(reads=True) as connection, connection.begin():
-            yield connection
+        try:
+            with self._engine.connect() as connection, connection.begin():
+                yield connection
+        except SQLAlchemyError as error:
+            raise self.place.problem(error) from error
+
+    def submit(self, work: Callable[[Connection], T]) -> Future[T]:
+        """Have something written; it is on the disk when the future has its result."""
+        if self._writer is None:
+            raise SavedError(f"the database {self.place.name} was opened for reading only.")
+        return self._writer.submit(work)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """The same, waited for."""
+        return self.submit(work).result()
 
     # ------------------------------------------------------------------ links
 
     def add_link(self, reader: int | None, secret: str) -> None:
         """A link for a reader, or for the owner."""
-        with self.transaction() as connection:
-            connection.execute(
-                _links.insert().values(reader=reader, hash=link_hash(secret), made=now())
-            )
-            self._append(connection, reader, "link", content={"hash": link_hash(secret)})
+        self.write(lambda connection: _add_link(connection, reader, secret))
 
     def revoke_links(self, reader: int | None) -> int:
         """Make all links of a reader (or of the owner) useless; how many there were."""
-        with self.transaction() as connection:
+
+        def revoke(connection: Connection) -> int:
             mine = (_links.c.reader == reader) if reader is not None else _links.c.reader.is_(None)
             done = connection.execute(
                 _links.update().where(mine, _links.c.revoked.is_(None)).values(revoked=now())
             )
             if done.rowcount:
-                self._append(connection, reader, "revoke", content={"links": done.rowcount})
-        return done.rowcount
+                _append(connection, reader, "revoke", content={"links": done.rowcount})
+            return done.rowcount
+
+        return self.write(revoke)
 
     def link(self, secret: str) -> Link | None:
         """Whose link this is; None if nobody's, or revoked."""
         with self.reading() as connection:
-            row = connection.execute(
-                select(_links.c.reader, _links.c.revoked).where(_links.c.hash == link_hash(secret))
-            ).one_or_none()
-        return None if row is None or row.revoked is not None else Link(row.reader)
+            return _link(connection, secret)
+
+    def standing(self, secret: str) -> Standing | None:
+        """How far the reader is whose link this is; None if it is nobody's, or the owner's."""
+        with self.reading() as connection:
+            link = _link(connection, secret)
+            if link is None or link.reader is None:
+                return None
+            over, answers = _over(connection, link.reader), _answers(connection, link.reader)
+            return Standing(link.reader, over, answers)
 
     def has_link(self, reader: int | None) -> bool:
         """Whether a reader has a link that works."""
@@ -246,63 +270,69 @@ class Database:
 
     # ------------------------------------------------------------------ records
 
-    def save_answer(
+    def submit_answer(
         self, reader: int, case: str, content: dict[str, Any], *, base: int, change: str
-    ) -> Version:
+    ) -> Future[Version]:
         """Append an answer that was given on top of version ``base`` (0: the first).
 
         ``change`` names the change: sent again, because its reply was lost, it is not saved twice.
         """
-        with self.transaction() as connection:
-            last = self._last(connection, reader, case)
+
+        def save(connection: Connection) -> Version:
+            last = _last(connection, reader, case)
             if last is not None and last.record.change == change:
                 return last
-            if self._over(connection, reader):
+            if _over(connection, reader):
                 raise Finished
             if (last.number if last else 0) != base:
                 raise Conflict
             if base >= MOST_VERSIONS or self._bytes(connection, reader, case) > MOST_BYTES:
                 raise Full
-            record = self._append(
+            record = _append(
                 connection, reader, "answer", case=case, change=change, content=content
             )
             return Version(base + 1, record)
 
+        return self.submit(save)
+
+    def save_answer(
+        self, reader: int, case: str, content: dict[str, Any], *, base: int, change: str
+    ) -> Version:
+        """The same, waited for."""
+        return self.submit_answer(reader, case, content, base=base, change=change).result()
+
     def finish(self, reader: int) -> None:
         """The reader is done; nothing of theirs changes after this."""
-        with self.transaction() as connection:
-            if not self._over(connection, reader):
-                self._append(connection, reader, "finish")
+
+        def finish(connection: Connection) -> None:
+            if not _over(connection, reader):
+                _append(connection, reader, "finish")
+
+        self.write(finish)
 
     def close_study(self) -> None:
         """The owner ends the study for all readers."""
-        with self.transaction() as connection:
-            if not self._exists(connection, "close"):
-                self._append(connection, None, "close")
+
+        def close(connection: Connection) -> None:
+            if not _exists(connection, "close"):
+                _append(connection, None, "close")
+
+        self.write(close)
 
     def closed(self) -> bool:
         """Whether the owner has ended the study."""
         with self.reading() as connection:
-            return self._exists(connection, "close")
+            return _exists(connection, "close")
 
     def over(self, reader: int) -> bool:
         """Whether a reader has finished, or the study is closed."""
         with self.reading() as connection:
-            return self._over(connection, reader)
+            return _over(connection, reader)
 
     def answers(self, reader: int) -> dict[str, Version]:
         """{case: the last answer to it} of one reader."""
-        newest = (
-            select(func.max(_records.c.id).label("id"), func.count().label("number"))
-            .where(_records.c.reader == reader, _records.c.kind == "answer")
-            .group_by(_records.c.case)
-            .subquery()
-        )
-        query = select(newest.c.number, _records).join(newest, _records.c.id == newest.c.id)
         with self.reading() as connection:
-            return {
-                row.case: Version(row[0], Record(*row[1:])) for row in connection.execute(query)
-            }
+            return _answers(connection, reader)
 
     def records(self) -> list[Record]:
         """Everything that happened, in order, verified: a broken chain is refused."""
@@ -313,58 +343,84 @@ class Database:
         for expected, record in enumerate(records, 1):
             if record.id != expected or record.digest != _digest(before, record):
                 raise SavedError(
-                    f"the answers in {self.path} were changed by another program: record "
+                    f"the answers in {self.place.name} were changed by another program: record "
                     f"{record.id} does not follow from the one before it; restore a copy."
                 )
             before = record.digest
         return records
 
-    def _append(
-        self,
-        connection: Connection,
-        reader: int | None,
-        kind: str,
-        *,
-        case: str | None = None,
-        change: str | None = None,
-        content: dict[str, Any] | None = None,
-    ) -> Record:
-        newest = connection.execute(
-            select(_records.c.id, _records.c.digest).order_by(_records.c.id.desc()).limit(1)
-        ).one_or_none()
-        if newest is None:
-            number, before = 1, connection.execute(select(_study.c.digest)).scalar_one()
-        else:
-            number, before = newest.id + 1, newest.digest
-        text = json.dumps(content or {}, ensure_ascii=False)
-        record = Record(number, now(), reader, kind, case, change, text, digest="")
-        record = replace(record, digest=_digest(before, record))
-        connection.execute(_records.insert().values(asdict(record)))
-        return record
-
-    def _last(self, connection: Connection, reader: int, case: str) -> Version | None:
-        mine = _answers_to(reader, case)
-        row = connection.execute(
-            select(_records).where(*mine).order_by(_records.c.id.desc()).limit(1)
-        ).one_or_none()
-        if row is None:
-            return None
-        number = connection.execute(select(func.count()).where(*mine)).scalar_one()
-        return Version(number, Record(*row))
-
     def _bytes(self, connection: Connection, reader: int, case: str) -> int:
         """How much all answers to a case take."""
-        length = func.sum(func.length(cast(_records.c.content, LargeBinary)))
+        length = func.sum(self.place.bytes_of(_records.c.content))
         return connection.execute(select(length).where(*_answers_to(reader, case))).scalar() or 0
 
-    def _exists(self, connection: Connection, kind: str, reader: int | None = None) -> bool:
-        query = select(_records.c.id).where(_records.c.kind == kind).limit(1)
-        if reader is not None:
-            query = query.where(_records.c.reader == reader)
-        return connection.execute(query).first() is not None
 
-    def _over(self, connection: Connection, reader: int) -> bool:
-        return self._exists(connection, "close") or self._exists(connection, "finish", reader)
+def _add_link(connection: Connection, reader: int | None, secret: str) -> None:
+    connection.execute(_links.insert().values(reader=reader, hash=link_hash(secret), made=now()))
+    _append(connection, reader, "link", content={"hash": link_hash(secret)})
+
+
+def _append(
+    connection: Connection,
+    reader: int | None,
+    kind: str,
+    *,
+    case: str | None = None,
+    change: str | None = None,
+    content: dict[str, Any] | None = None,
+) -> Record:
+    newest = connection.execute(
+        select(_records.c.id, _records.c.digest).order_by(_records.c.id.desc()).limit(1)
+    ).one_or_none()
+    if newest is None:
+        number, before = 1, connection.execute(select(_study.c.digest)).scalar_one()
+    else:
+        number, before = newest.id + 1, newest.digest
+    text = json.dumps(content or {}, ensure_ascii=False)
+    record = Record(number, now(), reader, kind, case, change, text, digest="")
+    record = replace(record, digest=_digest(before, record))
+    connection.execute(_records.insert().values(asdict(record)))
+    return record
+
+
+def _last(connection: Connection, reader: int, case: str) -> Version | None:
+    mine = _answers_to(reader, case)
+    row = connection.execute(
+        select(_records).where(*mine).order_by(_records.c.id.desc()).limit(1)
+    ).one_or_none()
+    if row is None:
+        return None
+    number = connection.execute(select(func.count()).where(*mine)).scalar_one()
+    return Version(number, Record(*row))
+
+
+def _link(connection: Connection, secret: str) -> Link | None:
+    row = connection.execute(
+        select(_links.c.reader, _links.c.revoked).where(_links.c.hash == link_hash(secret))
+    ).one_or_none()
+    return None if row is None or row.revoked is not None else Link(row.reader)
+
+
+def _answers(connection: Connection, reader: int) -> dict[str, Version]:
+    newest = (
+        select(func.max(_records.c.id).label("id"), func.count().label("number"))
+        .where(_records.c.reader == reader, _records.c.kind == "answer")
+        .group_by(_records.c.case)
+        .subquery()
+    )
+    query = select(newest.c.number, _records).join(newest, _records.c.id == newest.c.id)
+    return {row.case: Version(row[0], Record(*row[1:])) for row in connection.execute(query)}
+
+
+def _exists(connection: Connection, kind: str, reader: int | None = None) -> bool:
+    query = select(_records.c.id).where(_records.c.kind == kind).limit(1)
+    if reader is not None:
+        query = query.where(_records.c.reader == reader)
+    return connection.execute(query).first() is not None
+
+
+def _over(connection: Connection, reader: int) -> bool:
+    return _exists(connection, "close") or _exists(connection, "finish", reader)
 
 
 def _answers_to(reader: int, case: str) -> tuple[ColumnElement[bool], ...]:
@@ -384,15 +440,3 @@ def now() -> str:
 def _digest(before: str, record: Record) -> str:
     text = json.dumps([before, *astuple(record)[:-1]], ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _connect(uri: str, *, write: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=_PATIENCE, check_same_thread=False, isolation_level=None
-    )
-    if write:
-        # A rollback journal, so that the answers are one file that can be copied; EXTRA also
-        # brings the journal's deletion, which is the commit, to the disk.
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("PRAGMA synchronous = EXTRA")
-    return connection

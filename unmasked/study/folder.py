@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from unmasked.errors import SavedError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from sqlalchemy.engine import URL
+
+from unmasked.errors import InputError, SavedError
+from unmasked.study.answers import LETTERS
+from unmasked.study.places import database_url
 
 FORMAT = 1
 MANIFEST, DIGEST, PICTURES, ANSWERS = "study.json", "study.sha256", "pictures", "answers.sqlite"
@@ -68,11 +73,26 @@ class Study:
     files: dict[str, str]
     """{file name: SHA-256}."""
     key_digest: str
+    in_postgres: bool = False
+    """Whether answers are in a PostgreSQL database instead of a file."""
 
     @property
     def answers(self) -> Path:
-        """Where answers are kept."""
+        """The file in which answers are kept."""
         return self.folder / ANSWERS
+
+    def where(self, database: str | None) -> Path | URL:
+        """Where answers are kept; ``database`` is the address of PostgreSQL that was given."""
+        if self.in_postgres and database is None:
+            raise InputError(
+                f"the answers of {self.folder} are in a PostgreSQL database; give its address with "
+                "--database."
+            )
+        if not self.in_postgres and database is not None:
+            raise InputError(
+                f"the answers of {self.folder} are in its own file {ANSWERS}; leave --database out."
+            )
+        return self.answers if database is None else database_url(database)
 
     def picture(self, name: str) -> bytes:
         """A picture's bytes, checked."""
@@ -87,27 +107,54 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+class _Manifest(BaseModel):
+    """`study.json`, as `study create` writes it."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    format: Literal[1]
+    title: str
+    question: str
+    sufficient: str
+    instructions: tuple[str, ...]
+    options: int = Field(ge=2, le=len(LETTERS))
+    readers: tuple[Reader, ...] = Field(min_length=1)
+    pictures: dict[str, str]
+    files: dict[Annotated[str, Field(pattern=r"^\w+\.png$")], str]
+    key: str
+    database: Literal["postgresql"] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> _Manifest:
+        if not set(self.pictures.values()) <= set(self.files):
+            raise ValueError("names pictures that are not among its files")
+        for reader in self.readers:
+            if not reader.pictures() <= set(self.pictures):
+                raise ValueError(f"shows {reader.name} pictures that it does not have")
+            if any(len(case.options) != self.options for case in reader.cases):
+                raise ValueError(f"has cases of {reader.name} without {self.options} options")
+        return self
+
+
 def read_study(folder: Path) -> Study:
     """A study whose every file is as `study create` wrote it."""
     path = folder / MANIFEST
-    if not path.is_file():
-        raise SavedError(
-            f"{folder} must be a folder made by `unmasked study create` but has no {MANIFEST}."
-        )
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FileNotFoundError
         text = path.read_bytes()
         stated = (folder / DIGEST).read_text(encoding="ascii").split()[0]
-    except (OSError, IndexError, UnicodeDecodeError) as error:
-        raise SavedError(f"the study in {folder} cannot be read ({error}).") from error
+    except (FileNotFoundError, NotADirectoryError):
+        raise SavedError(
+            f"{folder} must be a folder made by `unmasked study create` but has no {MANIFEST} with "
+            f"its {DIGEST}."
+        ) from None
+    except (OSError, ValueError, IndexError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SavedError(f"the study in {folder!s:.200} cannot be read ({reason}).") from error
     if sha256(text) != stated:
         raise _edited(path)
-    content = json.loads(text)
-    if content.get("format") != FORMAT:
-        raise SavedError(
-            f"{path} must have format {FORMAT} but has {content.get('format')!r}; use the version "
-            "of unmasked that made it."
-        )
-    study = _study(folder, stated, content)
+    study = _study(folder, stated, _parse(path, text))
     for name in study.files:
         try:
             study.picture(name)
@@ -119,6 +166,24 @@ def read_study(folder: Path) -> Study:
     return study
 
 
+def _parse(path: Path, text: bytes) -> _Manifest:
+    try:
+        return _Manifest.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        if where == "format":
+            raise SavedError(
+                f"{path} must have format {FORMAT} but has {first['input']!r:.40}; use the version "
+                "of unmasked that made it."
+            ) from None
+        what = f"{where}: {first['msg']}" if where else first["msg"]
+        raise SavedError(
+            f"{path} must be as `unmasked study create` wrote it but is not ({what:.200}); restore "
+            "it from a copy, or make a new study."
+        ) from None
+
+
 def _edited(path: Path) -> SavedError:
     return SavedError(
         f"the study was changed after it was made: {path} differs from its hash; restore it from "
@@ -126,33 +191,18 @@ def _edited(path: Path) -> SavedError:
     )
 
 
-def _study(folder: Path, digest: str, content: dict[str, Any]) -> Study:
-    readers = tuple(
-        Reader(
-            reader["name"],
-            tuple(
-                ReaderCase(
-                    case["id"],
-                    case["height"],
-                    case["width"],
-                    case["image"],
-                    tuple(Option(option["over"], option["hide"]) for option in case["options"]),
-                )
-                for case in reader["cases"]
-            ),
-        )
-        for reader in content["readers"]
-    )
+def _study(folder: Path, digest: str, manifest: _Manifest) -> Study:
     return Study(
         folder=folder,
         digest=digest,
-        title=content["title"],
-        question=content["question"],
-        sufficient=content["sufficient"],
-        instructions=tuple(content["instructions"]),
-        options=content["options"],
-        readers=readers,
-        pictures=content["pictures"],
-        files=content["files"],
-        key_digest=content["key"],
+        title=manifest.title,
+        question=manifest.question,
+        sufficient=manifest.sufficient,
+        instructions=manifest.instructions,
+        options=manifest.options,
+        readers=manifest.readers,
+        pictures=manifest.pictures,
+        files=manifest.files,
+        key_digest=manifest.key,
+        in_postgres=manifest.database is not None,
     )

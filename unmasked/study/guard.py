@@ -8,14 +8,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from ipaddress import ip_address
 from threading import Lock
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log = logging.getLogger("unmasked.study")
+PAUSE = 5
+"""Seconds after which to come again."""
+CROWDED = "Many people are using the study at this moment."
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; "
@@ -38,9 +42,13 @@ class Limits:
     body: int = 16_384
     """Bytes of a request's content, and of its head."""
     burst: int = 600
-    """Requests at once from one address; a case takes about ten."""
+    """Requests at once with one link; a case takes about twenty."""
     rate: float = 60.0
-    """Requests a second from one address, after the burst."""
+    """Requests a second with one link, after the burst."""
+    crowd: float = 50.0
+    """How many links one address is supposed to have: readers of a hospital often share one."""
+    at_work: int = 200
+    """Requests that are answered at the same time; more are told to wait."""
     wrong_burst: int = 20
     """Links that do not exist, at once from one address."""
     wrong_rate: float = 0.2
@@ -77,6 +85,8 @@ class Guard:
     def __init__(self, app: ASGIApp, hosts: frozenset[str], limits: Limits) -> None:
         self.app, self.hosts, self.limits = app, hosts, limits
         self.rates = Buckets(limits.burst, limits.rate)
+        self.crowds = Buckets(limits.burst * limits.crowd, limits.rate * limits.crowd)
+        self.at_work = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -101,9 +111,8 @@ class Guard:
             return
         body = await self._body(receive)
         if body is None:
-            await _plain(413, f"A request may have {self.limits.body} bytes.")(
-                scope, receive, with_headers
-            )
+            text = f"A request may have {self.limits.body} bytes."
+            await _reply(scope, 413, text)(scope, receive, with_headers)
             return
         sent = False
 
@@ -114,29 +123,35 @@ class Guard:
             sent = True
             return {"type": "http.request", "body": body, "more_body": False}
 
+        self.at_work += 1
         try:
             await self.app(scope, replay, with_headers)
         except Exception:
             _log.exception("a request failed")
             if not started:
-                await _plain(500, "Something went wrong; nothing was changed.")(
-                    scope, receive, with_headers
-                )
+                text = "Something went wrong; nothing was changed."
+                await _reply(scope, 500, text)(scope, receive, with_headers)
+        finally:
+            self.at_work -= 1
 
-    def _refuse(self, scope: Scope) -> PlainTextResponse | None:
+    def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         name = _name(headers.get("host", ""))
         if name not in self.hosts and not _is_address(name):
-            return _plain(400, "This name is not served here.")
-        if not self.rates.take(address(scope)):
-            return _plain(429, "Too many requests; wait a moment.")
+            return _reply(scope, 400, "This name is not served here.")
+        who = address(scope)
+        link = _link(scope["path"])
+        if not self.crowds.take(who) or (link and not self.rates.take(who + link)):
+            return wait(scope, 429, "Too many requests in a short time.")
+        if self.at_work >= self.limits.at_work:
+            return wait(scope, 503, CROWDED)
         head = len(scope["path"]) + len(scope["query_string"])
         head += sum(len(name) + len(value) for name, value in scope["headers"])
         if head > self.limits.body:
-            return _plain(431, f"A request's head may have {self.limits.body} bytes.")
+            return _reply(scope, 431, f"A request's head may have {self.limits.body} bytes.")
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self.limits.body:
-            return _plain(413, f"A request may have {self.limits.body} bytes.")
+            return _reply(scope, 413, f"A request may have {self.limits.body} bytes.")
         return None
 
     async def _body(self, receive: Receive) -> bytes | None:
@@ -189,5 +204,25 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _plain(status: int, text: str) -> PlainTextResponse:
-    return PlainTextResponse(text + "\n", status)
+def _link(path: str) -> str:
+    """The link in a path, as a fingerprint; empty where there is none."""
+    parts = path.split("/", 3)
+    if len(parts) < 3 or parts[1] not in ("r", "o"):
+        return ""
+    return sha256(parts[2].encode("utf-8", "replace")).hexdigest()
+
+
+def wait(scope: Scope, status: int, why: str) -> Response:
+    """Tell somebody to come again: a browser does so by itself, a page with an answer keeps it."""
+    reading = scope["method"] in ("GET", "HEAD")
+    then = "This page tries again by itself." if reading else "The page keeps your answer and tries"
+    reply = _reply(scope, status, f"{why} {then}" + ("" if reading else " again."))
+    reply.headers["retry-after"] = reply.headers["refresh"] = str(PAUSE)
+    return reply
+
+
+def _reply(scope: Scope, status: int, text: str) -> Response:
+    """A sentence, in the form in which a page's scripts read it where they sent the request."""
+    if scope["method"] in ("GET", "HEAD"):
+        return PlainTextResponse(text + "\n", status)
+    return JSONResponse({"error": text}, status)

@@ -21,11 +21,13 @@ def key_path(folder: Path) -> Path:
 
 def read_key(path: Path, study: Study) -> dict[str, Any]:
     """The key of a study: which option is which method. For `study analyse` only."""
-    if not path.is_file():
+    try:
+        data = path.read_bytes()
+    except OSError as error:
         raise SavedError(
-            f"the key of the study must be at {path} but is not there; say where with --key."
-        )
-    data = path.read_bytes()
+            f"the key of the study must be at {path!s:.200} but cannot be read there "
+            f"({error.strerror}); say where with --key."
+        ) from None
     if sha256(data) != study.key_digest:
         raise SavedError(
             f"the key {path} is not the one that this study was made with, or was changed since; "

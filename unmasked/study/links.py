@@ -13,7 +13,11 @@ from unmasked.study.folder import read_study
 
 
 def renew_links(
-    folder: Path, names: Sequence[str] = (), *, revoke: bool = False
+    folder: Path,
+    names: Sequence[str] = (),
+    *,
+    revoke: bool = False,
+    database: str | None = None,
 ) -> list[tuple[str, str]]:
     """(name, path of the new link) of each; the path is empty where links were only revoked.
 
@@ -25,16 +29,18 @@ def renew_links(
     for name in names:
         if name not in known:
             raise InputError(f"a link's reader must be one of {', '.join(known)} but is {name!r}.")
-    database = open_database(study.answers, study.digest)
+    opened = open_database(study.where(database), study.digest)
     result = []
-    for name in names or known:
-        number = known[name]
-        database.revoke_links(number)
-        path = ""
-        if not revoke:
-            fresh = secrets.token_urlsafe(32)
-            database.add_link(number, fresh)
-            path = f"/{'o' if number is None else 'r'}/{fresh}"
-        result.append((name, path))
-    database.close()
+    try:
+        for name in names or known:
+            number = known[name]
+            opened.revoke_links(number)
+            path = ""
+            if not revoke:
+                fresh = secrets.token_urlsafe(32)
+                opened.add_link(number, fresh)
+                path = f"/{'o' if number is None else 'r'}/{fresh}"
+            result.append((name, path))
+    finally:
+        opened.close()
     return result

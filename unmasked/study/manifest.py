@@ -8,6 +8,7 @@ shown to readers.
 from __future__ import annotations
 
 import csv
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,10 +32,10 @@ class SourceCase:
 def find_manifest(folder: Path) -> Path:
     """The manifest in the output folder of another command."""
     path = folder / INSIDE
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113  # False for names that are too long
         raise InputError(
-            f"{folder} must be the output of `reproduce cxr` or `explain-images`, which holds "
-            f"{INSIDE}, but it does not; give your own list with --manifest."
+            f"{folder!s:.200} must be the output of `reproduce cxr` or `explain-images`, which "
+            f"holds {INSIDE}, but it does not; give your own list with --manifest."
         )
     return path
 
@@ -83,14 +84,17 @@ def read_manifest(path: Path, methods: list[str] | None = None) -> list[SourceCa
 
 def _rows(path: Path) -> list[tuple[int, dict[str, str | None]]]:
     """(line number, {column: text}) of each row."""
-    if not path.is_file():
-        raise InputError(f"the manifest {path} does not exist; give a CSV with {_wanted()}.")
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             header = [name.strip() for name in reader.fieldnames or []]
             reader.fieldnames = header
             rows = [(reader.line_num, row) for row in reader]
+    except OSError as error:
+        raise InputError(
+            f"the manifest {path!s:.200} cannot be read ({error.strerror}); give a CSV with "
+            f"{_wanted()}."
+        ) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(
             f"the manifest {path} must be a CSV in UTF-8 but is not ({error})."

@@ -38,12 +38,11 @@ UNDONE = (PART, OLD)  # how what an analysis that was killed leaves behind begin
 
 def write_analysis(folder: Path, analysis: Analysis, command: str) -> list[str]:
     """Write all files, or none; return the findings in words."""
-    foreign = folder.exists() and not folder.is_dir()
-    foreign = foreign or (
-        folder.exists()
-        and any(p.name not in FILES and not p.name.startswith(UNDONE) for p in folder.iterdir())
-    )
-    if foreign:
+    try:
+        foreign = [p.name for p in folder.iterdir() if not p.name.startswith(UNDONE)]
+    except OSError:  # not there yet, or `prepare_folder` says why not
+        foreign = []
+    if not FILES.issuperset(foreign):
         raise OutputError(
             f"{folder} must be a new folder or one of an earlier analysis but holds something "
             "else; choose another with --out."

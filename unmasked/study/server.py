@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sqlalchemy.exc import DBAPIError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from unmasked.errors import InputError, SavedError
 from unmasked.study.answers import LETTERS, LONGEST_REMARK, Answer, in_words, ordinal
-from unmasked.study.database import Conflict, Database, Finished, Full
+from unmasked.study.database import READERS, Conflict, Database, Finished, Full
 from unmasked.study.folder import Study
 from unmasked.study.guard import Buckets, Guard, Limits, form_token
 from unmasked.study.owner import add_owner_pages
-from unmasked.study.visitors import Number, Reading, check_change, page, visit
+from unmasked.study.places import DatabaseError, DatabaseFull
+from unmasked.study.visitors import Number, Reading, check_change, page
 
 HERE = Path(__file__).parent
 SCRIPTS = ("case.js", "looking.js", "page.js", "parts.js", "pictures.js", "ranking.js", "saving.js")
@@ -31,10 +34,9 @@ STATIC |= dict.fromkeys(SCRIPTS, "text/javascript")
 _log = logging.getLogger("unmasked.study")
 
 FRONT = "A study is open on this computer. Use the personal link that you were sent to take part."
-NOT_SAVED = (
-    "Nothing was saved: the computer that runs the study cannot write the answer (its disk may be "
-    "full). Your answers stay on this page, which keeps trying."
-)
+FULL_DISK = "The disk of the computer that runs the study is full."
+BUSY = "The study's database is busy or cannot be used at this moment."
+NOT_SAVED = "Nothing was saved. {} Your answers stay on this page, which keeps trying."
 
 
 def make_app(
@@ -43,7 +45,7 @@ def make_app(
     """The application of one study; ``hosts`` are the names by which it may be called,
     beside plain addresses."""
     limits = limits or Limits()
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=_life)
     app.state.study, app.state.database = study, database
     app.state.pages = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -62,12 +64,20 @@ def make_app(
     return app
 
 
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    """As many threads as connections to read with, more would only wait; at the end what was handed
+    over is written."""
+    current_default_thread_limiter().total_tokens = READERS
+    yield
+    app.state.database.close()
+
+
 # ---------------------------------------------------------------------- pages
 
 
 def _add_pages(app: FastAPI) -> None:
     study: Study = app.state.study
-    database: Database = app.state.database
     own = [reader.pictures() for reader in study.readers]
 
     @app.get("/")
@@ -82,13 +92,13 @@ def _add_pages(app: FastAPI) -> None:
 
     @app.get("/r/{secret}")
     def welcome(request: Request, reading: Reading) -> Response:
-        if database.over(reading.number):
+        if reading.over:
             return page(request, "done.html", visit=reading)
         return page(request, "welcome.html", visit=reading)
 
     @app.get("/r/{secret}/case/{number}")
     def case(request: Request, reading: Reading, number: int) -> Response:
-        if database.over(reading.number):
+        if reading.over:
             return RedirectResponse(reading.root, 303)
         if not 1 <= number <= len(reading.reader.cases):
             raise HTTPException(404)
@@ -107,7 +117,7 @@ def _add_pages(app: FastAPI) -> None:
 
     @app.get("/r/{secret}/review")
     def review(request: Request, reading: Reading) -> Response:
-        if database.over(reading.number):
+        if reading.over:
             return RedirectResponse(reading.root, 303)
         rows = [
             {
@@ -123,7 +133,7 @@ def _add_pages(app: FastAPI) -> None:
 
     @app.get("/r/{secret}/pause")
     def pause(request: Request, reading: Reading) -> Response:
-        if database.over(reading.number):
+        if reading.over:
             return RedirectResponse(reading.root, 303)
         return page(request, "pause.html", visit=reading)
 
@@ -165,28 +175,16 @@ def _add_changes(app: FastAPI) -> None:
     database: Database = app.state.database
 
     @app.put("/r/{secret}/answer/{case}")
-    async def answer(request: Request, secret: str, case: str) -> Response:
-        body = await request.body()
-        return await run_in_threadpool(_save, request, secret, case, body)
-
-    def _save(request: Request, secret: str, case: str, body: bytes) -> Response:
-        reading = visit(request, secret)
+    async def answer(request: Request, number: Number, secret: str, case: str) -> Response:
         check_change(request, secret)
-        if reading.reader.number(case) is None:
+        if study.readers[number].number(case) is None:
             raise HTTPException(403, "This is not one of your cases.")
+        given, base, change = _parse(await request.body(), study.options)
+        content = json.loads(given.to_json())
         try:
-            data = json.loads(body)
-            given = Answer.parse(data, study.options)
-            base, change = data.get("base"), data.get("change")
-            if type(base) is not int or not isinstance(change, str) or not 8 <= len(change) <= 64:
-                raise InputError("an answer must say what it is based on; reload the page.")
-        except (ValueError, RecursionError) as error:
-            text = str(error) if isinstance(error, InputError) else "an answer must be JSON."
-            raise HTTPException(422, text) from None
-        try:
-            saved = database.save_answer(
-                reading.number, case, json.loads(given.to_json()), base=base, change=change
-            )
+            waiting = database.submit_answer(number, case, content, base=base, change=change)
+            # Shielded: what was handed over is written, even if the reader's connection ends.
+            saved = await asyncio.shield(asyncio.wrap_future(waiting))
         except Finished:
             raise HTTPException(
                 409, "Nothing was saved: the study is finished and cannot be changed any more."
@@ -213,6 +211,20 @@ def _add_changes(app: FastAPI) -> None:
         return JSONResponse({"next": reading.root})
 
 
+def _parse(body: bytes, options: int) -> tuple[Answer, int, str]:
+    """An answer as it was sent, the version it is based on, and its change's name."""
+    try:
+        data = json.loads(body)
+        given = Answer.parse(data, options)
+        base, change = data.get("base"), data.get("change")
+        if type(base) is not int or not isinstance(change, str) or not 8 <= len(change) <= 64:
+            raise InputError("an answer must say what it is based on; reload the page.")
+    except (ValueError, RecursionError) as error:
+        text = str(error) if isinstance(error, InputError) else "an answer must be JSON."
+        raise HTTPException(422, text) from None
+    return given, base, change
+
+
 # ---------------------------------------------------------------------- errors
 
 
@@ -227,10 +239,18 @@ def _add_errors(app: FastAPI) -> None:
         text = "There is no such page." if error.status_code == 404 else str(error.detail)
         return reply(request, error.status_code, text)
 
-    @app.exception_handler(DBAPIError)
-    def unsaved(request: Request, error: DBAPIError) -> Response:
-        _log.error("the database failed: %s", error.orig)
-        return reply(request, 507, NOT_SAVED)
+    @app.exception_handler(DatabaseError)
+    def unsaved(request: Request, error: DatabaseError) -> Response:
+        _log.error("%s", error)
+        full = isinstance(error, DatabaseFull)
+        text = FULL_DISK if full else BUSY
+        if request.method in ("GET", "HEAD"):
+            text += " This page tries again by itself."
+        else:
+            text = NOT_SAVED.format(text)
+        response = reply(request, 507 if full else 503, text)
+        response.headers["retry-after"] = response.headers["refresh"] = "5"
+        return response
 
     @app.exception_handler(SavedError)
     @app.exception_handler(OSError)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
+import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 from unmasked.errors import InputError, MissingExtra
 from unmasked.study.folder import read_study
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
 
 LOCAL = "127.0.0.1"
 PORT = 8765
@@ -17,9 +28,7 @@ SETTINGS: dict[str, Any] = {
     "access_log": False,  # it would hold the secrets of the links
     "log_level": "warning",
     "server_header": False,
-    "proxy_headers": False,
     "timeout_keep_alive": 15,
-    "limit_concurrency": 400,
     "h11_max_incomplete_event_size": 16_384,
     "http": "unmasked.study.connections:Connection",
     "ws": "none",
@@ -33,7 +42,7 @@ class PortInUse(InputError):
 
 def require_packages() -> None:
     """Name the extra if its packages are not installed."""
-    for package in ("fastapi", "uvicorn", "sqlalchemy"):
+    for package in ("fastapi", "pydantic", "uvicorn", "sqlalchemy"):
         try:
             __import__(package)
         except ImportError as error:
@@ -60,7 +69,7 @@ def listen(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
-        bound.listen(128)
+        bound.listen(1024)
     except (OSError, OverflowError) as error:
         bound.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
@@ -84,34 +93,107 @@ def bound_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
+@dataclass(frozen=True)
+class Serving:
+    """What is served and to whom; a process of its own can make the application from it.
+
+    database : of PostgreSQL; None is the file in the study's folder.
+    names : by which the server may be called, beside plain addresses.
+    """
+
+    folder: Path
+    database: str | None
+    names: frozenset[str]
+
+    def __call__(self) -> FastAPI:
+        """The application; its database is closed when it ends."""
+        from unmasked.study.database import open_database
+        from unmasked.study.server import make_app
+
+        _end_with_parent()
+        study = read_study(self.folder)
+        return make_app(study, open_database(study.where(self.database), study.digest), self.names)
+
+
 def serve_study(
     folder: Path,
     *,
     host: str = LOCAL,
     port: int = PORT,
     names: Sequence[str] = (),
+    database: str | None = None,
+    workers: int = 1,
+    proxies: Sequence[str] = (),
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve a study until it is stopped; ``ready`` is called with its address when it listens.
 
-    ``names`` are more names by which the server may be called, such as the computer's in a network.
+    names : more names by which the server may be called, such as the computer's in a network.
+    workers : processes that serve; one that dies is started again.
+    proxies : addresses or networks whose X-Forwarded-For is believed.
     """
     require_packages()
     import uvicorn
+    from uvicorn.supervisors import Multiprocess
 
     from unmasked.study.database import open_database
-    from unmasked.study.server import make_app
 
+    trusted = [_proxy(text) for text in proxies]
     study = read_study(folder)
-    database = open_database(study.answers, study.digest)
+    opened = open_database(study.where(database), study.digest)
     try:
-        database.records()  # a record that was tampered with is found before readers go on
-        with bound_socket(host, port) as listening:
-            allowed = frozenset({LOCAL, "localhost", "[::1]", host, *names})
-            app = make_app(study, database, allowed)
-            config = uvicorn.Config(app, **SETTINGS)
-            shown = f"[{host}]" if ":" in host else host
-            ready(f"http://{shown}:{listening.getsockname()[1]}")
-            uvicorn.Server(config).run(sockets=[listening])
+        opened.records()  # a record that was tampered with is found before readers go on
     finally:
-        database.close()
+        opened.close()
+    _allow_many_connections()
+    with bound_socket(host, port) as listening:
+        allowed = frozenset({LOCAL, "localhost", "[::1]", host, *names})
+        serving = Serving(folder, database, allowed)
+        config = server_config(serving, trusted, factory=True, workers=workers)
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{listening.getsockname()[1]}")
+        if workers == 1:
+            uvicorn.Server(config).run(sockets=[listening])
+        else:
+            Multiprocess(config, sockets=[listening]).run()
+
+
+def server_config(app: Callable[..., Any], proxies: list[str], **more: Any) -> uvicorn.Config:
+    """The settings of the server; X-Forwarded-For counts where it comes from ``proxies``."""
+    import uvicorn
+
+    trust = {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies}
+    return uvicorn.Config(app, **{**SETTINGS, **trust, **more})
+
+
+def _proxy(text: str) -> str:
+    """The address or network of a proxy, checked."""
+    try:
+        return str(ip_network(text)) if "/" in text else str(ip_address(text))
+    except ValueError:
+        raise InputError(
+            f"--proxy must be an address or a network such as 10.0.0.5 or 10.0.0.0/24 but is "
+            f"{text!r}."
+        ) from None
+
+
+def _end_with_parent() -> None:
+    """Stop this process when the one that started it is gone: it would keep the port."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=wait, name="unmasked-study-parent", daemon=True).start()
+
+
+def _allow_many_connections() -> None:
+    """As many open files as the system lets this process have, where it has such a limit."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -27,6 +27,8 @@ class Visit:
     answers: dict[str, Answer]
     bases: dict[str, int]
     """{case: how many answers there have been}."""
+    over: bool
+    """Whether nothing can be changed any more."""
 
     @property
     def root(self) -> str:
@@ -53,41 +55,41 @@ class Visit:
         return next(missing, len(self.reader.cases))
 
 
-def _link(request: Request, secret: str) -> int | None:
-    """The reader's number behind a secret, None for the owner; anything else is refused."""
-    link = request.app.state.database.link(secret)
-    if link is None:
-        if not request.app.state.wrong.take(address(request.scope)):
-            raise HTTPException(429, "Too many links that do not exist; wait a few minutes.")
-        raise HTTPException(403, NO_LINK)
-    return link.reader
+def _no_link(request: Request) -> HTTPException:
+    """The refusal of a link that does not exist; who has had too many of them has to wait."""
+    if not request.app.state.wrong.take(address(request.scope)):
+        return HTTPException(429, "Too many links that do not exist; wait a few minutes.")
+    return HTTPException(403, NO_LINK)
 
 
 def reader_number(request: Request, secret: str) -> int:
     """The number of the reader whose personal link is used."""
-    number = _link(request, secret)
-    if number is None:
-        raise HTTPException(403, NO_LINK)
-    return number
+    link = request.app.state.database.link(secret)
+    if link is None or link.reader is None:
+        raise _no_link(request)
+    return link.reader
 
 
 def visit(request: Request, secret: str) -> Visit:
     """The reader whose personal link is used, with all answers so far."""
-    number = reader_number(request, secret)
     study: Study = request.app.state.study
-    given = request.app.state.database.answers(number)
+    standing = request.app.state.database.standing(secret)
+    if standing is None:
+        raise _no_link(request)
     answers = {
         case: Answer.parse(json.loads(version.record.content), study.options)
-        for case, version in given.items()
+        for case, version in standing.answers.items()
     }
-    bases = {case: version.number for case, version in given.items()}
-    return Visit(number, study.readers[number], secret, answers, bases)
+    bases = {case: version.number for case, version in standing.answers.items()}
+    reader = study.readers[standing.reader]
+    return Visit(standing.reader, reader, secret, answers, bases, standing.over)
 
 
 def owner(request: Request, secret: str) -> str:
     """The owner's secret, if it is the owner's."""
-    if _link(request, secret) is not None:
-        raise HTTPException(403, NO_LINK)
+    link = request.app.state.database.link(secret)
+    if link is None or link.reader is not None:
+        raise _no_link(request)
     if request.method not in ("GET", "HEAD"):
         check_change(request, secret)
     return secret
