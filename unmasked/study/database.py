@@ -25,14 +25,16 @@ from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
-    ColumnElement,
     Connection,
+    Exists,
     Index,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
+    exists,
     func,
     select,
 )
@@ -41,7 +43,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from unmasked.errors import SavedError
 from unmasked.study.places import Place, PostgresSchema, SQLiteFile
-from unmasked.study.writer import Writer
+from unmasked.study.writer import Refused, Writer
 
 T = TypeVar("T")
 READERS = 8
@@ -120,15 +122,15 @@ class Standing:
     """{case: the last answer to it}."""
 
 
-class Conflict(Exception):
+class Conflict(Refused):
     """An answer was changed elsewhere since the page was loaded."""
 
 
-class Finished(Exception):
+class Finished(Refused):
     """The reader has finished, or the study is closed: nothing can be changed any more."""
 
 
-class Full(Exception):
+class Full(Refused):
     """A case was answered so often that no more is kept."""
 
 
@@ -279,14 +281,17 @@ class Database:
         """
 
         def save(connection: Connection) -> Version:
-            last = _last(connection, reader, case)
-            if last is not None and last.record.change == change:
-                return last
-            if _over(connection, reader):
+            count, size, newest, over = connection.execute(self._state(reader, case)).one()
+            if newest is not None:
+                query = select(_records).where(_records.c.id == newest)
+                last = Record(*connection.execute(query).one())
+                if last.change == change:
+                    return Version(count, last)
+            if over:
                 raise Finished
-            if (last.number if last else 0) != base:
+            if count != base:
                 raise Conflict
-            if base >= MOST_VERSIONS or self._bytes(connection, reader, case) > MOST_BYTES:
+            if count >= MOST_VERSIONS or (size or 0) > MOST_BYTES:
                 raise Full
             record = _append(
                 connection, reader, "answer", case=case, change=change, content=content
@@ -314,7 +319,7 @@ class Database:
         """The owner ends the study for all readers."""
 
         def close(connection: Connection) -> None:
-            if not _exists(connection, "close"):
+            if not _over(connection, None):
                 _append(connection, None, "close")
 
         self.write(close)
@@ -322,7 +327,7 @@ class Database:
     def closed(self) -> bool:
         """Whether the owner has ended the study."""
         with self.reading() as connection:
-            return _exists(connection, "close")
+            return _over(connection, None)
 
     def over(self, reader: int) -> bool:
         """Whether a reader has finished, or the study is closed."""
@@ -349,10 +354,18 @@ class Database:
             before = record.digest
         return records
 
-    def _bytes(self, connection: Connection, reader: int, case: str) -> int:
-        """How much all answers to a case take."""
-        length = func.sum(self.place.bytes_of(_records.c.content))
-        return connection.execute(select(length).where(*_answers_to(reader, case))).scalar() or 0
+    def _state(self, reader: int, case: str) -> Select[*tuple[Any, ...]]:
+        """Of all answers to a case: how many, how many bytes, the newest; and whether it is over.
+
+        One question instead of several: a server in the network takes its time for each.
+        """
+        own = _records.c
+        return select(
+            func.count(),
+            func.sum(self.place.bytes_of(own.content)),
+            func.max(own.id),
+            _ended(reader),
+        ).where(own.kind == "answer", own.reader == reader, own.case == case)
 
 
 def _add_link(connection: Connection, reader: int | None, secret: str) -> None:
@@ -383,17 +396,6 @@ def _append(
     return record
 
 
-def _last(connection: Connection, reader: int, case: str) -> Version | None:
-    mine = _answers_to(reader, case)
-    row = connection.execute(
-        select(_records).where(*mine).order_by(_records.c.id.desc()).limit(1)
-    ).one_or_none()
-    if row is None:
-        return None
-    number = connection.execute(select(func.count()).where(*mine)).scalar_one()
-    return Version(number, Record(*row))
-
-
 def _link(connection: Connection, secret: str) -> Link | None:
     row = connection.execute(
         select(_links.c.reader, _links.c.revoked).where(_links.c.hash == link_hash(secret))
@@ -412,19 +414,17 @@ def _answers(connection: Connection, reader: int) -> dict[str, Version]:
     return {row.case: Version(row[0], Record(*row[1:])) for row in connection.execute(query)}
 
 
-def _exists(connection: Connection, kind: str, reader: int | None = None) -> bool:
-    query = select(_records.c.id).where(_records.c.kind == kind).limit(1)
+def _ended(reader: int | None) -> Exists:
+    """Whether the study was closed, or a reader has finished."""
+    other = _records.alias()  # of its own: it stands in questions about the same table
+    ends = other.c.kind == "close"
     if reader is not None:
-        query = query.where(_records.c.reader == reader)
-    return connection.execute(query).first() is not None
+        ends |= (other.c.kind == "finish") & (other.c.reader == reader)
+    return exists().where(ends)
 
 
-def _over(connection: Connection, reader: int) -> bool:
-    return _exists(connection, "close") or _exists(connection, "finish", reader)
-
-
-def _answers_to(reader: int, case: str) -> tuple[ColumnElement[bool], ...]:
-    return (_records.c.kind == "answer", _records.c.reader == reader, _records.c.case == case)
+def _over(connection: Connection, reader: int | None) -> bool:
+    return bool(connection.execute(select(_ended(reader))).scalar_one())
 
 
 def link_hash(secret: str) -> str:

@@ -24,6 +24,10 @@ IDLE = 0.5
 """Seconds without work after which the place is tidied up."""
 
 
+class Refused(Exception):
+    """Raised by work that will not be done, before it has written anything."""
+
+
 @dataclass
 class _Job:
     work: Callable[[Connection], Any]
@@ -31,10 +35,11 @@ class _Job:
 
 
 class Writer:
-    """Runs work in transactions, many in one where many wait, each in a savepoint of its own.
+    """Runs work in transactions, many pieces in one where many wait.
 
-    A future has its result when the transaction is on the disk. Work that fails leaves nothing
-    behind and does not disturb its neighbours.
+    A future has its result when the transaction is on the disk. Work that is refused does not
+    disturb its neighbours; where anything else fails the whole transaction is undone, and each
+    piece tried in one of its own.
     """
 
     def __init__(self, place: Place) -> None:
@@ -118,15 +123,9 @@ class Writer:
             job.future.set_exception(error)
 
 
-def _outcome(connection: Connection, job: _Job) -> tuple[Any, Exception | None]:
-    """What came of one piece of work; a failure of the database itself is everybody's."""
-    savepoint = connection.begin_nested()
+def _outcome(connection: Connection, job: _Job) -> tuple[Any, Refused | None]:
+    """What came of one piece of work; any failure but a refusal is everybody's."""
     try:
-        result = job.work(connection)
-    except SQLAlchemyError:  # the savepoint may be gone: a full disk undoes the whole transaction
-        raise
-    except Exception as error:
-        savepoint.rollback()
-        return None, error
-    savepoint.commit()
-    return result, None
+        return job.work(connection), None
+    except Refused as refusal:
+        return None, refusal
