@@ -27,7 +27,7 @@ from unmasked.engine.stored import as_tensor
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token
 from unmasked.masklaws import MaskLaw, UniformSize
-from unmasked.networks import MLP, Factory, build
+from unmasked.networks import MLP, Factory, SetMLP, build
 from unmasked.pixels import ForImages, Pixels, is_images, read_images, unpacked
 from unmasked.storage import (
     classes_config,
@@ -295,6 +295,9 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _predictor_network(self) -> nn.Module | Factory:
         """The predictor to build, from what the masker shows."""
+        predictor = self._predictor
+        if isinstance(predictor, SetMLP) and isinstance(self.columns_, Columns):
+            return predictor.bound(self.columns_.numeric)
         shown = self.masker_.shown_shape if isinstance(self.masker_, Superpixels) else None
         return self._predictor if shown is None else ForImages(self._predictor, shown)
 

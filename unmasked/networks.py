@@ -7,8 +7,9 @@ Explainers take a network as a ready ``nn.Module`` or as a factory, a callable
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +95,10 @@ class SetMLP:
     A hidden column leaves the sum, so what was learned with few columns shown carries over to
     many. Takes [x ⊙ m, m], what `Token` makes.
 
+    With ``bins`` it is told what the columns of a table are (`bound`): numbers that are far from
+    normal are also cut into bins, one input each that rises from 0 to 1 within its bin, and
+    columns that hold 0 or 1 enter as they are, without φ.
+
     >>> SetMLP(hidden=(8,), inner=4, embedding=6)(6, 2)(torch.zeros(5, 6)).shape
     torch.Size([5, 2])
     """
@@ -102,6 +107,7 @@ class SetMLP:
     inner: int = 32
     embedding: int = 128
     activation: str = "silu"
+    bins: bool = False
 
     def __post_init__(self) -> None:
         head = MLP(self.hidden, self.activation)  # checks both
@@ -120,7 +126,30 @@ class SetMLP:
                 f"{inputs}; use it with masker=Token()."
             )
         head = MLP(self.hidden, self.activation)(self.embedding, outputs)
+        if self.bins:
+            return self.bound(dict.fromkeys(range(inputs // 2), ()))(inputs, outputs)
         return _SetNetwork(inputs // 2, self.inner, self.embedding, self.activation, head)
+
+    def bound(self, numeric: Mapping[int, Sequence[float]]) -> Factory:
+        """The same for a table: {column that holds numbers: edges of its bins}.
+
+        Without ``bins`` it is what it was.
+        """
+        return BoundSet(self, numeric) if self.bins else self
+
+
+@dataclass(frozen=True)
+class BoundSet:
+    """A `SetMLP` that knows a table's columns; a factory like it."""
+
+    network: SetMLP
+    numeric: Mapping[int, Sequence[float]]
+
+    def __call__(self, inputs: int, outputs: int) -> nn.Module:
+        """Build the network, (batch, inputs) -> (batch, outputs), from torch's random state."""
+        own = self.network
+        head = MLP(own.hidden, own.activation)(own.embedding, outputs)
+        return TableSet(inputs // 2, own.inner, own.embedding, own.activation, head, self.numeric)
 
 
 class _SetNetwork(nn.Module):
@@ -143,6 +172,68 @@ class _SetNetwork(nn.Module):
         inner = self.activation(value.unsqueeze(-1) * self.slope + self.offset)
         shown = (inner * mask.unsqueeze(-1)).flatten(-2)  # (batch, columns × inner)
         result: Tensor = self.head(self.join(shown))
+        return result
+
+
+class TableSet(nn.Module):
+    """See `SetMLP.bound`. Everything before ``join`` belongs to one column each.
+
+    owner : for each input of ``join``, the column that it belongs to.
+    """
+
+    owner: Tensor
+    numeric: Tensor
+    binned: Tensor
+    low: Tensor
+    width: Tensor
+
+    def __init__(
+        self,
+        columns: int,
+        inner: int,
+        embedding: int,
+        activation: str,
+        head: nn.Module,
+        numeric: Mapping[int, Sequence[float]],
+    ) -> None:
+        super().__init__()
+        self.columns = columns
+        bins = [(i, a, b - a) for i, edges in numeric.items() for a, b in pairwise(edges)]
+        whole = torch.long
+        self._constant("numeric", torch.tensor(list(numeric), dtype=whole))
+        self._constant("binned", torch.tensor([i for i, _, _ in bins], dtype=whole))
+        self._constant("low", torch.tensor([a for _, a, _ in bins]))
+        self._constant("width", torch.tensor([w for _, _, w in bins]))
+        every = torch.arange(columns)
+        owner = [every, every, self.binned, self.numeric.repeat_interleave(inner)]
+        self._constant("owner", torch.cat(owner))
+        self.slope = nn.Parameter(torch.randn(len(numeric), inner))
+        self.offset = nn.Parameter(torch.randn(len(numeric), inner))
+        self.join = nn.Linear(len(self.owner), embedding)
+        self.activation = ACTIVATIONS[activation]()
+        self.head = head
+
+    def _constant(self, name: str, value: Tensor) -> None:
+        # not saved with the weights: the table's columns are
+        self.register_buffer(name, value, persistent=False)
+
+    def inputs(
+        self, value: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch columns"]
+    ) -> Float[Tensor, "batch inputs"]:
+        """What ``join`` adds up: 0 wherever a column is hidden."""
+        binned = (value[..., self.binned] - self.low) / self.width
+        inner = self.activation(value[..., self.numeric].unsqueeze(-1) * self.slope + self.offset)
+        parts = [
+            mask,
+            value,
+            binned.clamp(0, 1) * mask[..., self.binned],
+            (inner * mask[..., self.numeric].unsqueeze(-1)).flatten(-2),
+        ]
+        return torch.cat(parts, dim=-1)
+
+    def forward(self, x: Float[Tensor, "batch inputs"]) -> Float[Tensor, "batch outputs"]:
+        value, mask = x[..., : self.columns], x[..., self.columns :]
+        result: Tensor = self.head(self.join(self.inputs(value, mask)))
         return result
 
 

@@ -38,6 +38,7 @@ from unmasked.storage import (
     write_folder,
 )
 from unmasked.superpixels import Superpixels
+from unmasked.targets import Targets
 
 DEFAULT_SELECTOR = MLP((200, 200, 200))
 
@@ -116,6 +117,15 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             raise InputError(f"choose must be one of {', '.join(RULES)} but is {self.choose!r}.")
         check_restarts(self.restarts)
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
+        epochs = self._train(train, valid, targets, seed)
+        self._choose(self._method(), train, valid, epochs, seed)
+        self.reach_ = None
+        if isinstance(self.columns_, Columns):
+            self.reach_ = Reach.learn(train.x.numpy(), valid.x.numpy())
+        return self
+
+    def _train(self, train: Data, valid: Data, targets: Targets, seed: int) -> list[int]:
+        """Learn ``settings_``, one for each level; the best epoch of each."""
         method, levels = self._method(), self._levels()
         trained = fit(
             method,
@@ -139,11 +149,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             for i, (level, number) in enumerate(zip(levels, kept, strict=True))
         ]
         self._learned(trained, targets)
-        self._choose(method, train, valid, [trained.epochs[number] for number in kept], seed)
-        self.reach_ = None
-        if isinstance(self.columns_, Columns):
-            self.reach_ = Reach.learn(train.x.numpy(), valid.x.numpy())
-        return self
+        return [int(trained.epochs[number]) for number in kept]
 
     def _choose(
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int
@@ -380,29 +386,28 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         if "mask_law" in explainer.get_params():
             explainer.set_params(mask_law=law_from(config["mask_law"]))
         explainer._restore(config, masker)
-        columns, features, width = explainer._sizes
-        predictors = [
-            restore_network(
-                explainer._predictor_network,
-                width,
-                len(explainer.classes_),
-                tensors,
-                f"predictor.{i}",
-            )
-            for i in range(1 + max(s["predictor"] for s in config["settings"]))
-        ]
-        explainer.settings_ = [
-            Fitted(
-                s["level"],
-                restore_network(
-                    explainer._selector_network, columns, features, tensors, f"selector.{i}"
-                ),
-                predictors[s["predictor"]],
-            )
-            for i, s in enumerate(config["settings"])
-        ]
+        explainer.settings_ = explainer._restored(config["settings"], tensors)
         explainer.chosen_, explainer.reason_ = config["chosen"], config["reason"]
         explainer.full_accuracy_ = config["full_accuracy"]
         explainer.path_ = pd.DataFrame(config["path"])
         explainer.reach_ = Reach.from_tensors(tensors)
         return explainer
+
+    def _restored(self, settings: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Fitted]:
+        """The saved networks of all settings."""
+        columns, features, width = self._sizes
+        classes = len(self.classes_)
+        predictors = [
+            restore_network(self._predictor_network, width, classes, tensors, f"predictor.{i}")
+            for i in range(1 + max(s["predictor"] for s in settings))
+        ]
+        return [
+            Fitted(
+                s["level"],
+                restore_network(
+                    self._selector_network, columns, features, tensors, f"selector.{i}"
+                ),
+                predictors[s["predictor"]],
+            )
+            for i, s in enumerate(settings)
+        ]

@@ -6,16 +6,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from unmasked import methods
-from unmasked.columns import GroupSpec
-from unmasked.engine import Method, Training
+from unmasked.columns import Columns, GroupSpec
+from unmasked.engine import Data, Method, Settings, Training, fit, restart_seeds
+from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
+from unmasked.errors import InputError
+from unmasked.estimator import checkpoint_file
+from unmasked.explainers.base import Fitted
 from unmasked.explainers.priced import Priced
-from unmasked.masking import Masker
+from unmasked.masking import Masker, Token
 from unmasked.masklaws import MaskLaw
-from unmasked.networks import Factory
+from unmasked.metrics import log_likelihoods
+from unmasked.networks import Factory, SetMLP, build
+from unmasked.search.choice import RowChoice
+from unmasked.search.context import ContextChoice
+from unmasked.search.find import Kind, better_kind, find
+from unmasked.search.values import SetPredictor
+from unmasked.storage import load_weights
+from unmasked.targets import Targets
+
+MEMBERS = 4
+"""Networks of a searched predictor."""
+SET_PREDICTOR = SetMLP(inner=16, embedding=128, activation="gelu", bins=True)
+SEARCHED_BY = Training(learning_rate=1e-2, weight_decay=0.3)
 
 
 class RealX(Priced):
@@ -49,6 +68,12 @@ class RealX(Priced):
         still cannot learn a code, but it meets selections as sparse and as shaped as the
         selector's, which are rare among random masks of many features. Each λ then has a
         predictor of its own, and the selector must be without BatchNorm.
+    search : instead of climbing by gradients, search for the best sets of features under a
+        predictor that has not seen the rows, and choose among them for each row. Where that costs
+        little the choice follows from what is shown alone (``choice_`` is "context"): a tree that
+        asks about shown features decides, and cannot give anything away. Elsewhere ("row") the set
+        is looked for that brings the prediction nearest to that from everything. For tables with
+        the default masker; ``predictor`` may be a `SetMLP` with bins, and there is no selector.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or
@@ -70,6 +95,7 @@ class RealX(Priced):
     selector_, predictor_ : the chosen networks. columns_ : names and statistics of the columns.
     classes_, n_features_in_, feature_names_in_ : as in scikit-learn. history_ : training curves.
     interrupted_ : whether Ctrl-C ended training early.
+    choice_ : with ``search`` "context" or "row", else None.
 
     Examples
     --------
@@ -93,6 +119,7 @@ class RealX(Priced):
         predictor: nn.Module | Factory | None = None,
         predictor_first: bool = False,
         exchange: bool = False,
+        search: bool = False,
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         mask_law: MaskLaw | None = None,
@@ -113,6 +140,7 @@ class RealX(Priced):
         self.predictor = predictor
         self.predictor_first = predictor_first
         self.exchange = exchange
+        self.search = search
         self.masker = masker
         self.groups = groups
         self.mask_law = mask_law
@@ -136,12 +164,125 @@ class RealX(Priced):
             exchange=self.exchange,
         )
 
+    def _train(self, train: Data, valid: Data, targets: Targets, seed: int) -> list[int]:
+        self.choice_: Kind | None = None
+        if not self.search:
+            return super()._train(train, valid, targets, seed)
+        trained = fit(
+            methods.eval_x(self.masker_, self._law, self._predictor_network),
+            Settings(seeds=restart_seeds(seed, MEMBERS)),
+            train,
+            valid,
+            self._options or SEARCHED_BY,
+            device=self.device,
+            path=checkpoint_file(self.checkpoint, "realx-predictor"),
+            show=self.progress,
+            title=self.title,
+        )
+        predictor = SetPredictor(trained.predictors, self.columns_.index)  # type: ignore[arg-type]
+        levels = self._levels()
+        prices = [level / self._sizes[1] for level in levels]
+        found = find(
+            predictor,
+            (train.x, train.target),
+            (valid.x, valid.target),
+            prices,
+            device=choose_device(self.device),
+        )
+        settings = {
+            "context": [
+                Fitted(level, own, predictor)
+                for level, own in zip(levels, found.context, strict=True)
+            ],
+            "row": [
+                Fitted(level, own, predictor) for level, own in zip(levels, found.row, strict=True)
+            ],
+        }
+        x, target = valid.x.numpy(), valid.target.numpy()
+        judged = {
+            kind: [self._judge(own, x, target) for own in of] for kind, of in settings.items()
+        }
+        self.choice_ = better_kind(judged["context"], judged["row"])
+        self.settings_ = settings[self.choice_]
+        self._learned(trained, targets)
+        return [max(trained.epochs)] * len(levels)
+
+    def _judge(
+        self, setting: Fitted, x: NDArray[np.float32], target: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float64], float]:
+        """Log-likelihoods of rows under a setting, and how many features it shows on average."""
+        masks = self._select(self._run(setting.selector, x), setting)
+        predicted = self._probabilities(setting.predictor, x, masks)
+        return log_likelihoods(predicted, target), float(masks.sum(1).mean())
+
+    @property
+    def _predictor(self) -> nn.Module | Factory:
+        if self.search and self.predictor is None:
+            return SET_PREDICTOR
+        return super()._predictor
+
+    def _check_parts(self) -> None:
+        super()._check_parts()
+        if not self.search:
+            return
+        for name in ("predictor_first", "exchange"):
+            if getattr(self, name):
+                raise InputError(f"search is instead of {name}, so choose one of the two.")
+        if self.restarts != 1:
+            raise InputError(
+                f"search trains no selector that could be restarted, but restarts is "
+                f"{self.restarts!r}; leave it out."
+            )
+        if self.selector is not None or not isinstance(self._masker, Token):
+            raise InputError(
+                "search needs no selector and works with masker=Token(), but came with "
+                f"selector={self.selector!r} and masker={self._masker!r}; leave them out."
+            )
+        if not (isinstance(self._predictor, SetMLP) and self._predictor.bins):
+            raise InputError(
+                "with search the predictor must be a SetMLP(…, bins=True) but is "
+                f"{self._predictor!r}; leave it out for the default."
+            )
+
+    def _learn(self, table: Any) -> None:
+        super()._learn(table)
+        if self.search and not isinstance(self.columns_, Columns):
+            raise InputError("search is for tables, but images came; leave it out.")
+
     @property
     def _predictor_first(self) -> bool:
         return self.predictor_first and not self.exchange
 
     def _parameters(self) -> dict[str, Any]:
-        return {"predictor_first": self.predictor_first, "exchange": self.exchange}
+        own = {"predictor_first": self.predictor_first, "exchange": self.exchange}
+        return {**own, "search": self.search}
+
+    def _restored(self, settings: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Fitted]:
+        self.choice_ = None
+        if not self.search:
+            return super()._restored(settings, tensors)
+        members = {key.split(".")[3] for key in tensors if key.startswith("predictor.0.members.")}
+        _, features, width = self._sizes
+        network = self._predictor_network
+        predictor = SetPredictor(
+            [build(network, width, len(self.classes_), 0) for _ in members],  # type: ignore[misc]
+            self.columns_.index,
+        )
+        load_weights(predictor, tensors, "predictor.0")
+        self.choice_ = "row" if "selector.0.bonus" in tensors else "context"
+        empty: RowChoice | ContextChoice
+        restored = []
+        for i, setting in enumerate(settings):
+            if self.choice_ == "row":
+                count = len(tensors[f"selector.{i}.bonus"])
+                sets = torch.zeros(count, features, dtype=torch.bool)
+                empty = RowChoice(predictor, sets, torch.zeros(count), 0.0)
+            else:
+                leaves, depth = tensors[f"selector.{i}.column"].shape
+                empty = ContextChoice(leaves, depth, features)
+            selector = load_weights(empty, tensors, f"selector.{i}")
+            restored.append(Fitted(setting["level"], selector, predictor))
+        return restored
 
     @classmethod
     def _from_parameters(cls, config: dict[str, Any]) -> dict[str, Any]:

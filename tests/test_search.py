@@ -1,0 +1,336 @@
+"""Searching for sets: against brute force, and what a choice by context cannot give away."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from unmasked import RealX, SetMLP, Superpixels, Training, Zero
+from unmasked.columns import bin_edges
+from unmasked.data import synthetic
+from unmasked.errors import InputError
+from unmasked.masking import Groups
+from unmasked.networks import build
+from unmasked.search.choice import RowChoice, habits, signed_logits
+from unmasked.search.context import (
+    ContextChoice,
+    Questions,
+    Split,
+    flipped,
+    grow,
+    leaves_of,
+    prune,
+    refine,
+    route,
+    sets_of,
+)
+from unmasked.search.find import better_kind
+from unmasked.search.values import SetPredictor, closeness, paths, set_values
+
+INDEX = (0, 1, 1, 2, 3)  # the second feature has two columns
+NETWORK = SetMLP((8,), inner=3, embedding=5, activation="gelu", bins=True)
+NUMERIC = {0: (), 3: (-1.0, 0.0, 0.5), 4: (-2.0, 2.0)}
+EVERY = torch.tensor(list(itertools.product([False, True], repeat=4)))
+
+
+@pytest.fixture
+def predictor():
+    """Two untrained members: their answers differ from set to set as well as trained ones'."""
+    members = [build(NETWORK.bound(NUMERIC), 10, 3, seed) for seed in (1, 2)]
+    return SetPredictor(members, INDEX).double().eval()
+
+
+@pytest.fixture
+def x():
+    return torch.randn(7, 5, generator=torch.Generator().manual_seed(0)).double()
+
+
+def asked(predictor, x, mask):
+    """Probabilities by the ordinary way: masker, network, softmax of each member, mean."""
+    shown = Groups(INDEX)(x, mask.expand(len(x), -1).to(x.dtype))
+    return torch.stack([member(shown).softmax(-1) for member in predictor.members]).mean(0)
+
+
+def test_terms_add_up_to_what_the_networks_say(predictor, x):
+    terms = predictor.terms(x)
+    for mask in EVERY:
+        expected = asked(predictor, x, mask)
+        sums = torch.einsum("mrfn,f->mrn", terms, mask.double())
+        torch.testing.assert_close(predictor.read(sums), expected)
+        masked = Groups(INDEX)(x, mask.expand(len(x), -1).double())
+        torch.testing.assert_close(predictor(masked).softmax(-1), expected)
+
+
+def test_values_of_sets(predictor, x, monkeypatch):
+    full = asked(predictor, x, EVERY[-1])
+    expected = [closeness(full, asked(predictor, x, mask)) for mask in EVERY]
+    torch.testing.assert_close(set_values(predictor, x, EVERY), torch.stack(expected, 1))
+    assert set_values(predictor, x, EVERY)[:, -1].abs().max() < 1e-12
+    monkeypatch.setattr("unmasked.search.values._NUMBERS", 1)  # row by row
+    torch.testing.assert_close(set_values(predictor, x, EVERY), torch.stack(expected, 1))
+
+
+def test_paths_hold_the_best_first_feature_and_the_one_missed_least(predictor, x):
+    values = set_values(predictor, x, EVERY)
+    found = {tuple(row) for row in paths(predictor, x).tolist()}
+    sizes = EVERY.sum(1)
+    for size in (1, 3):
+        own = (sizes == size).nonzero().squeeze(1)
+        best = own[values[:, own].argmax(1)]
+        assert {tuple(row) for row in EVERY[best].tolist()} <= found
+    assert {tuple(EVERY[0].tolist()), tuple(EVERY[-1].tolist())} <= found
+    one = paths(predictor, x[:1]).tolist()
+    assert len(one) == len({tuple(row) for row in one})  # each set once
+    assert len(one) <= 2 * 5
+
+
+def test_habits_are_the_best_there_are():
+    """The iteration maximises Σ_i price · log Σ_k w_k exp(u_ik / price), which is concave in w."""
+    utility = torch.tensor([[0.0, 0.3], [0.2, 0.0], [0.1, 0.0], [0.05, 0.02]], dtype=torch.double)
+    grid = torch.linspace(0.001, 0.999, 999, dtype=torch.double)
+    weights = torch.stack([grid, 1 - grid], 1)  # (999, 2)
+    for price in (0.05, 0.2, 1.0):
+        worth = (weights[:, None] * (utility / price).exp()).sum(-1).log().sum(-1)
+        best = weights[worth.argmax()]
+        found = habits(utility, price, steps=2000)
+        assert abs(float(found[0] - best[0])) <= 0.0021  # the grid, and weights that are cut off
+
+
+def test_where_sets_are_equally_good_the_usual_one_is_taken():
+    utility = torch.tensor([[0.0, 0.2]] * 3 + [[0.2, 0.0]] * 5)
+    assert habits(utility, price=1.0).tolist() == [1.0, 0.0]
+    different = torch.tensor([[0.0, 5.0]] * 3 + [[5.0, 0.0]] * 5)
+    assert habits(different, price=0.1).tolist() == pytest.approx([5 / 8, 3 / 8])
+
+
+def test_logits_stand_on_the_side_of_what_is_shown():
+    shown = torch.tensor([[True, True, False, False]])
+    logits = signed_logits(shown, torch.tensor([[0.9, 0.2, 0.8, 0.0]]))
+    assert ((logits > 0) == shown).all()
+    assert torch.isfinite(logits).all()
+
+
+# ---------------------------------------------------------------------- choice by context
+
+
+def switched(rows: int = 2000, seed: int = 0):
+    """Utilities in which column 4 decides whether features 0 or 1 are worth showing."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 5, generator=generator)
+    sets = torch.tensor([[1, 0, 0, 1], [0, 1, 0, 1], [1, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]])
+    left = x[:, 4] < 0
+    first = torch.where(left, 0.5, 0.0)
+    values = torch.stack([first, 0.5 - first, torch.full_like(first, 0.5), first, 0 * first], 1)
+    return x, sets.bool(), values + 0.1 * torch.randn(values.shape, generator=generator)
+
+
+def test_a_tree_finds_what_decides_and_shows_it():
+    x, sets, values = switched()
+    price = 0.05
+    utility = values - price * sets.sum(1)
+    tree = grow(Questions.about(x, INDEX), utility, sets, price)
+    assert sets_of(tree) == {0, 1}
+    assert all(column == 4 for asked, _ in leaves_of(tree) for column, _, _ in asked)
+    wrong = (route(tree, x) == 0) != (x[:, 4] < 0)
+    assert wrong.float().mean() < 2 / 32  # a bin of 32 on either side of the threshold
+    fine = refine(tree, x, utility)
+    wrong = (route(fine, x) == 0) != (x[:, 4] < 0)
+    assert wrong.float().mean() < 0.005  # 0.5 of value on either side: few rows can be taken wrong
+
+
+def test_a_split_that_does_not_pay_is_undone():
+    x, sets, values = switched()
+    utility = values - 0.05 * sets.sum(1)
+    tree = Split(4, 0.0, Split(4, -1.0, 0, 0), 1)
+    gain = float(utility.gather(1, route(tree, x)[:, None]).sum() - utility.sum(0)[:2].max())
+    assert prune(tree, x, utility, gain - 1) == Split(4, 0.0, 0, 1)
+    assert prune(tree, x, utility, gain + 1) in (0, 1)
+
+
+def test_without_a_gain_there_is_one_set_for_all():
+    x, sets, values = switched()
+    assert grow(Questions.about(x, INDEX), values - 10.0 * sets.sum(1), sets, 10.0) == 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_that_is_hidden_can_change_a_choice_by_context(seed):
+    """With any utilities: hidden values are exchanged, and every mask stays as it was."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(400, 5, generator=generator)
+    x[:, 2] = (x[:, 2] > 0).float()
+    utility = torch.randn(400, len(EVERY), generator=generator)
+    utility += 3 * x[:, [4]] * EVERY[:, 0] + 2 * x[:, [2]] * EVERY[:, 3]
+    tree = grow(Questions.about(x, INDEX), utility, EVERY, price=0.01)
+    tree = prune(refine(tree, x, utility), x, utility, 5.0)
+    leaves = leaves_of(tree)
+    assert len(leaves) > 2
+    module = ContextChoice.of(tree, EVERY, torch.rand(len(leaves), 4, generator=generator))
+    logits = module(x)
+    assert torch.equal(logits > 0, EVERY[route(tree, x)])
+    shown = (logits > 0)[:, list(INDEX)]
+    for _ in range(20):
+        other = x[torch.randperm(len(x), generator=generator)] * 3 - 1
+        assert torch.equal(module(torch.where(shown, x, other)), logits)
+
+
+def test_flipped_sets_are_those_of_the_leaves():
+    _, sets, _ = switched()
+    own = flipped(Split(4, 0.0, 0, 1), sets).view(2, 4, 4)
+    for chosen in (0, 1):
+        assert torch.equal(own[chosen] ^ sets[chosen], torch.eye(4, dtype=torch.bool))
+
+
+# ---------------------------------------------------------------------- which kind
+
+
+def path(*settings):
+    """[(log-likelihoods, size)] that differ by the same in every row: without error."""
+    noise = np.random.default_rng(0).standard_normal(100)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+    return [
+        (value + noise * (i + 1) * 0.0, float(size)) for i, (value, size) in enumerate(settings)
+    ]
+
+
+def test_context_is_kept_where_it_costs_little():
+    row = path((-0.4, 2.0), (-0.4, 3.0))
+    assert better_kind(path((-0.4, 4.0)), row) == "context"  # twice as many, no more
+    assert better_kind(path((-0.4, 4.1)), row) == "row"
+    assert better_kind(path((-0.5, 2.0)), row) == "row"  # none is near the best
+
+
+def test_within_two_errors_where_none_is_within_one():
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(100)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)  # one standard error is 0.1
+    best = np.zeros(100)
+    for lost, kind in ((0.09, "context"), (0.19, "context"), (0.21, "row")):
+        assert better_kind([(best - lost - noise, 2.0)], [(best, 2.0)]) == kind
+
+
+# ---------------------------------------------------------------------- the whole
+
+
+SMALL = SetMLP((16,), inner=4, embedding=16, activation="gelu", bins=True)
+QUICK = {"predictor": SMALL, "progress": False, "random_state": 0}
+
+
+def test_search_finds_the_control_flow_of_s3(one_thread):
+    """3,000 rows and the default recipe: x11 in every row, and the branch's features.
+
+    One set for all rows, both branches, would have an FDR of 4 / 9.
+    """
+    train, test = synthetic("S3", 3000, seed=4), synthetic("S3", 2000, seed=5)
+    explainer = RealX(search=True, progress=False, random_state=0).fit(train.x, train.y)
+    masks, truth = explainer.explain(test.x).masks, test.truth.astype(bool)
+    assert explainer.choice_ == "context"
+    assert masks[:, 10].all()
+    assert (masks & truth).sum() / truth.sum() > 0.9
+    assert (masks & ~truth).sum() / masks.sum() < 0.2
+    assert len(np.unique(masks, axis=0)) == 2
+
+
+@pytest.mark.parametrize("choice", ["context", "row"])
+def test_both_kinds_are_saved_whole(tmp_path, monkeypatch, choice):
+    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda context, row: choice)
+    rows = synthetic("S1", 400, seed=0)
+    X = pd.DataFrame(rows.x, columns=[f"c{i}" for i in range(11)]).assign(t=["a", "b"] * 200)
+    explainer = RealX(search=True, training=Training(epochs=20), **QUICK).fit(X, rows.y)
+    explainer.save(tmp_path / "model")
+    loaded = RealX.load(tmp_path / "model")
+    assert loaded.choice_ == choice
+    for level in explainer.path_["sparsity"]:
+        one, other = (own.explain(X, sparsity=level) for own in (explainer, loaded))
+        np.testing.assert_array_equal(one.masks, other.masks)
+        np.testing.assert_array_equal(one.probabilities, other.probabilities)
+        np.testing.assert_array_equal(one.masks, one.probabilities > 0.5)
+    np.testing.assert_allclose(explainer.predict_proba(X), loaded.predict_proba(X))
+
+
+def test_a_fit_that_goes_on_gives_the_same(tmp_path):
+    rows = synthetic("S1", 300, seed=0)
+    options = {"search": True, "training": Training(epochs=5), "checkpoint": tmp_path, **QUICK}
+    first = RealX(**options).fit(rows.x, rows.y)
+    assert (tmp_path / "realx-predictor.safetensors").exists()
+    again = RealX(**options).fit(rows.x, rows.y)
+    np.testing.assert_array_equal(first.explain(rows.x).masks, again.explain(rows.x).masks)
+    pd.testing.assert_frame_equal(first.path_, again.path_)
+
+
+def test_a_model_can_be_searched(one_thread):
+    rows = synthetic("S3", 500, seed=0)
+    explainer = RealX(
+        0.1, search=True, model=lambda X: 1 / (1 + np.exp(-X[:, 0])), training=Training(epochs=60),
+        **QUICK,
+    ).fit(rows.x)  # fmt: skip
+    rates = explainer.explain(rows.x).masks.mean(0)
+    assert rates[0] > 0.9
+    assert rates[1:].max() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"exchange": True}, "instead of exchange"),
+        ({"predictor_first": True}, "instead of predictor_first"),
+        ({"masker": Zero()}, "masker=Token"),
+        ({"selector": torch.nn.Linear(11, 11)}, "no selector"),
+        ({"predictor": SetMLP()}, "bins=True"),
+        ({"restarts": 3}, "restarts"),
+    ],
+)
+def test_what_does_not_go_with_search(options, word):
+    rows = synthetic("S1", 100, seed=0)
+    with pytest.raises(InputError, match=word):
+        RealX(search=True, **options).fit(rows.x, rows.y)
+
+
+def test_images_are_not_searched():
+    x = np.random.default_rng(0).random((20, 1, 4, 4))
+    with pytest.raises(InputError, match="for tables"):
+        RealX(search=True).fit(x, [0, 1] * 10)
+    with pytest.raises(InputError, match="Token"):
+        RealX(search=True, masker=Superpixels(2)).fit(x, [0, 1] * 10)
+
+
+# ---------------------------------------------------------------------- columns in bins
+
+
+def test_bins_are_for_what_is_far_from_normal():
+    rng = np.random.default_rng(0)
+    assert bin_edges(rng.standard_normal(2000)) == ()
+    assert bin_edges(rng.uniform(size=2000) ** 4 * 100) != ()
+    lumpy = np.where(rng.random(2000) < 0.5, 0.0, rng.exponential(size=2000))
+    edges = np.array(bin_edges(lumpy))
+    assert (np.diff(edges) > 0).all()
+    assert (edges > 0).sum() > 16  # half the rows are one value; the others have 16 bins too
+
+
+def test_a_hidden_column_says_nothing_and_inputs_lie_in_their_bins(x):
+    network = build(NETWORK.bound(NUMERIC), 10, 3, 0).double()
+    ones = torch.ones_like(x)
+    inputs = network.inputs(x, ones)
+    assert inputs.shape[1] == len(network.owner)
+    for column in range(5):
+        mask = ones.clone()
+        mask[:, column] = 0
+        hidden = network.inputs(x * mask, mask)
+        own = network.owner == column
+        assert (hidden[:, own] == 0).all()
+        torch.testing.assert_close(hidden[:, ~own], inputs[:, ~own])
+    binned = inputs[:, 10:13]  # two bins of column 3, one of column 4
+    torch.testing.assert_close(binned[:, 0], (x[:, 3] + 1).clamp(0, 1))
+    torch.testing.assert_close(binned[:, 1], (x[:, 3] / 0.5).clamp(0, 1))
+
+
+def test_choices_follow_their_predictor_to_another_precision(predictor, x):
+    values = set_values(predictor, x, EVERY)
+    choice = RowChoice.learn(predictor, EVERY, values, 0.01)
+    assert list(choice.state_dict()) == ["sets", "bonus", "price"]  # the predictor is saved once
+    choice.float()
+    assert next(predictor.parameters()).dtype == torch.float32
+    assert choice(x.float()).shape == (7, 4)

@@ -1,0 +1,290 @@
+"""Choose a set by what is shown: a tree that asks only about features that its leaves show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from unmasked.search.choice import signed_logits
+from unmasked.shapes import Float
+
+_BINS = 32  # at most so many answers to a question
+_LEAVES = 16
+_LEAST = 0.02  # of the rows in a leaf
+GAIN = 0.25  # prices of a feature that a split must bring, for each row of the table
+_WINDOW = 0.05  # of the rows, on either side of a threshold that is moved
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What may be asked: each column of the matrix, cut at thresholds.
+
+    features : the feature of each column, (columns,).
+    answers : (rows, columns), the number of thresholds that lie below or at the value.
+    """
+
+    features: Tensor
+    thresholds: tuple[Tensor, ...]
+    answers: Tensor
+    hot: Tensor = field(repr=False)  # (rows, columns × bins), where an answer is
+
+    @classmethod
+    def about(cls, x: Float[Tensor, "rows columns"], index: Sequence[int]) -> Questions:
+        """About every column of the matrix; ``index`` has the feature of each."""
+        thresholds = tuple(_thresholds(x[:, column]) for column in range(x.shape[1]))
+        answers = torch.stack(
+            [
+                torch.bucketize(x[:, column].contiguous(), own, right=True)
+                for column, own in enumerate(thresholds)
+            ],
+            dim=1,
+        )
+        places = answers + torch.arange(x.shape[1], device=x.device) * _BINS
+        hot = torch.zeros(len(x), x.shape[1] * _BINS, device=x.device).scatter_(1, places, 1.0)
+        features = torch.tensor(index, device=x.device)
+        return cls(features, thresholds, answers, hot)
+
+
+def _thresholds(values: Float[Tensor, rows]) -> Tensor:
+    """Between the values, or at quantiles where there are many."""
+    different = torch.unique(values)
+    if len(different) <= _BINS:
+        return (different[1:] + different[:-1]) / 2
+    ranks = torch.linspace(0, len(values) - 1, _BINS + 1, device=values.device)
+    return torch.unique(values.sort().values[ranks.long()[1:-1]])
+
+
+@dataclass(frozen=True)
+class Split:
+    """A question: rows whose value lies below the threshold go one way, the others the other."""
+
+    column: int
+    threshold: float
+    low: Tree
+    high: Tree
+
+
+Tree: TypeAlias = "Split | int"
+"""A question, or the number of the set that a leaf shows."""
+
+
+@dataclass
+class _Leaf:
+    """A leaf of a tree that grows; when it is split it says how."""
+
+    rows: Tensor  # (rows,) bool
+    allowed: Tensor  # (sets,) bool: those that show all that was asked on the way
+    chosen: int = 0
+    total: float = 0.0  # utility of the chosen set, summed over the rows
+    gain: float = 0.0  # what the best split adds to it
+    split: tuple[int, int] = (0, 0)  # of that: the column, and the answer up to which rows go left
+    children: tuple[_Leaf, _Leaf] | None = None
+
+
+@torch.no_grad()
+def grow(
+    questions: Questions, utility: Float[Tensor, "rows sets"], sets: Tensor, price: float
+) -> Tree:
+    """Split where it pays most, as long as it pays: leaves that each show one set.
+
+    utility : of each set for each row, its price included. A split counts only sets that show the
+    feature it asks about, so that the choice follows from what is shown.
+    """
+    rows = torch.ones(len(utility), dtype=torch.bool, device=utility.device)
+    allowed = torch.ones(len(sets), dtype=torch.bool, device=utility.device)
+    root = _leaf(rows, allowed, questions, utility, sets)
+    leaves = [root]
+    while len(leaves) < _LEAVES:
+        leaf = max(leaves, key=lambda own: own.gain)
+        if leaf.gain < GAIN * price * len(utility):
+            break
+        column, answer = leaf.split
+        low = questions.answers[:, column] <= answer
+        allowed = leaf.allowed & sets[:, questions.features[column]]
+        one, other = (
+            _leaf(leaf.rows & side, allowed, questions, utility, sets) for side in (low, ~low)
+        )
+        leaf.children = one, other
+        leaves = [own for own in leaves if own is not leaf] + [one, other]
+    return _tree(root, questions)
+
+
+def _leaf(
+    rows: Tensor, allowed: Tensor, questions: Questions, utility: Tensor, sets: Tensor
+) -> _Leaf:
+    """Rows with the set that is best for them, and their best split."""
+    own = utility[rows]
+    total, chosen = own.sum(0).masked_fill(~allowed, -torch.inf).max(0)
+    leaf = _Leaf(rows, allowed, int(chosen), float(total))
+    least = max(int(_LEAST * len(rows)), 20)
+    if len(own) < 2 * least:
+        return leaf
+    hot = questions.hot[rows]  # (rows, columns × bins)
+    shape = (len(questions.thresholds), _BINS)
+    sums = (hot.T @ own).view(*shape, -1).cumsum(1)  # of the rows up to each answer
+    counts = hot.sum(0).view(shape).cumsum(1)
+    fits = (counts >= least) & (counts[:, -1:] - counts >= least)
+    hidden = ~(allowed & sets[:, questions.features].T)[:, None]  # (columns, 1, sets)
+    left = sums.masked_fill(hidden, -torch.inf).amax(-1)
+    right = (sums[:, -1:] - sums).masked_fill(hidden, -torch.inf).amax(-1)
+    gains = (left + right - leaf.total).masked_fill(~fits, -torch.inf)
+    gain, place = gains.flatten().max(0)
+    leaf.gain, leaf.split = float(gain), divmod(int(place), _BINS)
+    return leaf
+
+
+def _tree(leaf: _Leaf, questions: Questions) -> Tree:
+    if leaf.children is None:
+        return leaf.chosen
+    column, answer = leaf.split
+    low, high = (_tree(own, questions) for own in leaf.children)
+    return Split(column, float(questions.thresholds[column][answer]), low, high)
+
+
+def sets_of(tree: Tree) -> set[int]:
+    """The numbers of the sets that a tree shows."""
+    return {tree} if isinstance(tree, int) else sets_of(tree.low) | sets_of(tree.high)
+
+
+def route(tree: Tree, x: Float[Tensor, "rows columns"]) -> Tensor:
+    """The number of the set that each row shows, (rows,)."""
+    if isinstance(tree, int):
+        return torch.full((len(x),), tree, device=x.device)
+    low = x[:, tree.column] < tree.threshold
+    return torch.where(low, route(tree.low, x), route(tree.high, x))
+
+
+def refine(tree: Tree, x: Float[Tensor, "rows columns"], utility: Tensor) -> Tree:
+    """Move each threshold to where the rows near it want it, from the root down.
+
+    utility : (rows, sets), of the tree's sets at least.
+    """
+    if isinstance(tree, int) or len(x) < 40:
+        return tree
+    values, order = x[:, tree.column].sort()
+    at = int((values < tree.threshold).sum())
+    reach = max(10, int(_WINDOW * len(x)))
+    start, stop = max(1, at - reach), min(len(x) - 1, at + reach)
+    sides = [
+        utility.gather(1, route(side, x)[:, None]).squeeze(1) for side in (tree.low, tree.high)
+    ]
+    # worth of a cut before each place: what lies below it is better off below
+    worth = (sides[0] - sides[1])[order].cumsum(0)[start - 1 : stop]
+    between = values[start - 1 : stop] < values[start : stop + 1]
+    threshold = tree.threshold
+    if between.any():
+        place = start + int(worth.masked_fill(~between, -torch.inf).argmax())
+        threshold = float((values[place - 1] + values[place]) / 2)
+    low = x[:, tree.column] < threshold
+    return Split(
+        tree.column,
+        threshold,
+        refine(tree.low, x[low], utility[low]),
+        refine(tree.high, x[~low], utility[~low]),
+    )
+
+
+def prune(tree: Tree, x: Float[Tensor, "rows columns"], utility: Tensor, least: float) -> Tree:
+    """Undo splits, from the leaves up, that gain less than ``least`` over the best single set."""
+    if isinstance(tree, int):
+        return tree
+    low = x[:, tree.column] < tree.threshold
+    kept = Split(
+        tree.column,
+        tree.threshold,
+        prune(tree.low, x[low], utility[low], least),
+        prune(tree.high, x[~low], utility[~low], least),
+    )
+    own = sorted(sets_of(kept))
+    total, best = utility[:, own].sum(0).max(0)
+    gain = utility.gather(1, route(kept, x)[:, None]).sum() - total
+    return own[int(best)] if gain < least else kept
+
+
+class ContextChoice(nn.Module):
+    """Leaves as a selector, (batch, columns) -> feature logits.
+
+    What is shown alone decides which set is shown: the questions on the way to a leaf are about
+    features that it shows. So the choice tells nothing beyond what is shown.
+    """
+
+    column: Tensor
+    threshold: Tensor
+    below: Tensor
+    asked: Tensor
+    logits: Tensor
+
+    def __init__(self, leaves: int, depth: int, features: int) -> None:
+        super().__init__()
+        shape = (leaves, depth)
+        self.register_buffer("column", torch.zeros(shape, dtype=torch.long))
+        self.register_buffer("threshold", torch.zeros(shape))
+        self.register_buffer("below", torch.zeros(shape, dtype=torch.bool))
+        self.register_buffer("asked", torch.zeros(shape, dtype=torch.bool))
+        self.register_buffer("logits", torch.zeros(leaves, features))
+
+    @classmethod
+    def of(cls, tree: Tree, sets: Tensor, chances: Tensor) -> ContextChoice:
+        """From a tree; ``chances`` (leaves, features) order the features of each leaf."""
+        leaves = leaves_of(tree)
+        depth = max(1, *(len(asked) for asked, _ in leaves))
+        made = cls(len(leaves), depth, sets.shape[1])
+        for i, (asked, _) in enumerate(leaves):
+            for j, (column, threshold, below) in enumerate(asked):
+                made.column[i, j], made.threshold[i, j] = column, threshold
+                made.below[i, j], made.asked[i, j] = below, True
+        shown = sets[[chosen for _, chosen in leaves]].cpu()
+        made.logits.copy_(signed_logits(shown, chances.cpu()))
+        return made
+
+    def forward(self, x: Float[Tensor, "batch columns"]) -> Float[Tensor, "batch features"]:
+        """Logits of being shown; their signs are the set of the row's leaf."""
+        low = x[:, self.column] < self.threshold  # (batch, leaves, depth)
+        inside = ((low == self.below) | ~self.asked).all(-1)
+        return self.logits[inside.to(torch.uint8).argmax(1)]
+
+
+Asked: TypeAlias = tuple[tuple[int, float, bool], ...]
+"""(matrix column, threshold, whether below it) of each question on the way to a leaf."""
+
+
+def leaves_of(tree: Tree, asked: Asked = ()) -> list[tuple[Asked, int]]:
+    """What was asked on the way to each leaf, and the number of its set."""
+    if isinstance(tree, int):
+        return [(asked, tree)]
+    return [
+        leaf
+        for side, below in ((tree.low, True), (tree.high, False))
+        for leaf in leaves_of(side, (*asked, (tree.column, tree.threshold, below)))
+    ]
+
+
+def flipped(tree: Tree, sets: Tensor) -> Tensor:
+    """Each leaf's set with one feature shown or hidden: (leaves × features, features)."""
+    shown = sets[[chosen for _, chosen in leaves_of(tree)]]
+    flips = torch.eye(sets.shape[1], dtype=torch.bool, device=sets.device)
+    return (shown[:, None] ^ flips).reshape(-1, sets.shape[1])
+
+
+def chances_of(
+    tree: Tree, x: Tensor, sets: Tensor, values: Tensor, others: Tensor, price: float
+) -> Float[Tensor, "leaves features"]:
+    """How much what a feature brings outweighs its price: above ½ where it pays to show it.
+
+    values : (rows, sets); others : (rows, leaves × features), the values of `flipped` sets.
+    """
+    found = []
+    features = sets.shape[1]
+    for i, (asked, chosen) in enumerate(leaves_of(tree)):
+        own = others[:, i * features : (i + 1) * features]
+        here = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        for column, threshold, below in asked:
+            here &= (x[:, column] < threshold) == below
+        change = (own - values[:, [chosen]])[here].mean(0).nan_to_num(0.0)
+        gain = torch.where(sets[chosen], -change, change).clamp_min(0)
+        found.append(gain / (gain + price))
+    return torch.stack(found)

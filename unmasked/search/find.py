@@ -1,0 +1,128 @@
+"""From a predictor to selectors at several prices, and which kind of them to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unmasked.search.choice import RowChoice
+from unmasked.search.context import (
+    GAIN,
+    ContextChoice,
+    Questions,
+    Tree,
+    chances_of,
+    flipped,
+    grow,
+    prune,
+    refine,
+    sets_of,
+)
+from unmasked.search.values import SetPredictor, log_likelihoods, paths, set_values
+
+Kind = Literal["context", "row"]
+MOST_SETS = 300
+"""Sets that are chosen from."""
+_SEARCHED, _VALUED, _PLACED = 1000, 4000, 20_000  # rows
+_PATIENT = 2.0  # times the features that a choice by context may show
+
+
+@dataclass(frozen=True)
+class Found:
+    """Selectors at each price: one that chooses by context, one that chooses for each row."""
+
+    context: list[ContextChoice]
+    row: list[RowChoice]
+
+
+def find(
+    predictor: SetPredictor,
+    learned: tuple[Tensor, Tensor],
+    held_out: tuple[Tensor, Tensor],
+    prices: Sequence[float],
+    *,
+    device: torch.device,
+) -> Found:
+    """Search for sets with rows that the predictor did not learn from.
+
+    Both kinds of rows come with their targets, (rows, columns) and (rows, classes); those that
+    were learned from only help to place the thresholds of a tree.
+    prices : of one feature, in nats.
+    """
+    predictor = predictor.to(device).eval()
+    x, target = (part.to(device) for part in held_out)
+    sets = paths(predictor, x[_evenly(len(x), _SEARCHED)])[:MOST_SETS]
+    rows = x[_evenly(len(x), _VALUED)]
+    values = set_values(predictor, rows, sets)
+    questions = Questions.about(rows, predictor.index)
+    more = _evenly(len(learned[0]), _PLACED)
+    every = torch.cat([learned[0][more].to(device), x])
+    targets = torch.cat([learned[1][more].to(device), target])
+    context, row = [], []
+    for price in prices:
+        tree = grow(questions, values - price * sets.sum(1), sets, price)
+        tree = placed(tree, predictor, every, targets, sets, price)
+        others = set_values(predictor, rows, flipped(tree, sets))
+        chances = chances_of(tree, rows, sets, values, others, price)
+        context.append(ContextChoice.of(tree, sets, chances))
+        row.append(RowChoice.learn(predictor, sets.cpu(), values.cpu(), price))
+    predictor.to("cpu")
+    return Found(context, row)
+
+
+def placed(
+    tree: Tree, predictor: SetPredictor, x: Tensor, target: Tensor, sets: Tensor, price: float
+) -> Tree:
+    """The tree with its thresholds where the targets want them.
+
+    What the predictor expects changes slowly from one side of a border to the other; the targets
+    themselves see it sharply. Splits that do not pay by them are undone.
+    """
+    if isinstance(tree, int):
+        return tree
+    used = sorted(sets_of(tree))
+    utility = torch.full((len(x), len(sets)), -torch.inf, device=x.device)
+    utility[:, used] = log_likelihoods(predictor, x, target, sets[used]) - price * sets[used].sum(1)
+    tree = refine(tree, x, utility)
+    tree = prune(tree, x, utility, GAIN * price * len(x))
+    return refine(tree, x, utility)
+
+
+def _evenly(rows: int, most: int) -> NDArray[np.int64]:
+    """At most so many rows, spread over all; their order is random already."""
+    return np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)
+
+
+def better_kind(
+    context: Sequence[tuple[NDArray[np.float64], float]],
+    row: Sequence[tuple[NDArray[np.float64], float]],
+) -> Kind:
+    """Whether to choose by context or for each row; each has (log-likelihoods, mean size) by price.
+
+    By context, which tells nothing beyond what is shown, where that costs little: where within one
+    standard error of the best log-likelihood (within two, if none is) it needs at most twice the
+    features that the sparsest choice for each row needs within one.
+    """
+    best = max((own for own, _ in [*context, *row]), key=np.mean)
+
+    def sparsest(of: Sequence[tuple[NDArray[np.float64], float]], errors: float) -> float:
+        near = [size for own, size in of if _within(best - own, errors)]
+        return min(near, default=np.inf)
+
+    least = sparsest(row, 1)
+    for errors in (1, 2):
+        size = sparsest(context, errors)
+        if np.isfinite(size):
+            return "context" if size <= _PATIENT * least else "row"
+    return "row"
+
+
+def _within(lost: NDArray[np.float64], errors: float) -> bool:
+    error = lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else 0.0
+    return bool(lost.mean() <= errors * error + 1e-12)

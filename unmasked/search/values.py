@@ -1,0 +1,161 @@
+"""What a predictor says from sets of features: many sets of many rows at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from unmasked.networks import TableSet
+from unmasked.shapes import Float
+
+_NUMBERS = 2**26  # of what is held at once
+_LEAST = 1e-7  # a probability
+_HEAD = 200  # numbers that a head holds for each set, about
+
+
+class SetPredictor(nn.Module):
+    """The mean of several `TableSet` networks, as one network and as a function of sets.
+
+    ``index[c]`` is the feature that matrix column c belongs to. In front of its head such a network
+    adds up one term for each shown feature, so the terms of a row are computed once for all sets.
+    """
+
+    def __init__(self, members: Sequence[TableSet], index: Sequence[int]) -> None:
+        super().__init__()
+        self.members = cast(Sequence[TableSet], nn.ModuleList(members))
+        self.width = len(members) * (members[0].join.out_features + _HEAD)
+        self.index = tuple(index)
+        self.features = max(index) + 1
+
+    def forward(self, x: Float[Tensor, "batch inputs"]) -> Float[Tensor, "batch classes"]:
+        """Logits of the mean of the members' probabilities."""
+        logits = torch.stack([member(x) for member in self.members])
+        return torch.logsumexp(logits.log_softmax(-1), 0) - math.log(len(self.members))
+
+    def terms(self, x: Float[Tensor, "rows columns"]) -> Float[Tensor, "members rows features n"]:
+        """What each feature of each row adds where it is shown."""
+        owner = torch.tensor(self.index, device=x.device)
+        found = []
+        for member in self.members:
+            inputs = member.inputs(x, torch.ones_like(x))
+            feature = owner[member.owner]
+            weight = member.join.weight.T  # (inputs, n)
+            each = [
+                inputs[:, own] @ weight[own] for own in (feature == j for j in range(self.features))
+            ]
+            found.append(torch.stack(each, dim=1))
+        return torch.stack(found)
+
+    def read(self, sums: Float[Tensor, "members rows n"]) -> Float[Tensor, "rows classes"]:
+        """Probabilities from the sums of the shown features' terms."""
+        each = [
+            member.head(own + member.join.bias).softmax(-1)
+            for member, own in zip(self.members, sums, strict=True)
+        ]
+        return torch.stack(each).mean(0)
+
+    def rows_at_once(self, sets: int) -> int:
+        """How many rows to ask about so many sets each, by memory."""
+        return max(1, _NUMBERS // (self.width * max(sets, self.features)))
+
+
+def closeness(
+    full: Float[Tensor, "*rows classes"], shown: Float[Tensor, "*rows classes"]
+) -> Float[Tensor, "*rows"]:
+    """−KL(full ‖ shown): 0 where nothing is lost by hiding the rest."""
+    full = full.clamp_min(_LEAST)
+    return (full * (shown.clamp_min(_LEAST).log() - full.log())).sum(-1)
+
+
+@torch.no_grad()
+def set_values(
+    predictor: SetPredictor,
+    x: Float[Tensor, "rows columns"],
+    sets: Tensor,  # (sets, features) bool
+) -> Float[Tensor, "rows sets"]:
+    """How near each set brings the prediction to that from everything, for each row."""
+    parts = []
+    for rows in batches(x, predictor.rows_at_once(len(sets))):
+        terms = predictor.terms(rows)
+        full = predictor.read(terms.sum(2))
+        parts.append(closeness(full[:, None], _answers(predictor, terms, sets)))
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def log_likelihoods(
+    predictor: SetPredictor,
+    x: Float[Tensor, "rows columns"],
+    target: Float[Tensor, "rows classes"],
+    sets: Tensor,  # (sets, features) bool
+) -> Float[Tensor, "rows sets"]:
+    """Of the targets, from what each set shows."""
+    size = predictor.rows_at_once(len(sets))
+    parts = []
+    for rows, own in zip(batches(x, size), batches(target, size), strict=True):
+        answers = _answers(predictor, predictor.terms(rows), sets)
+        parts.append((own[:, None] * answers.clamp_min(_LEAST).log()).sum(-1))
+    return torch.cat(parts)
+
+
+def _answers(
+    predictor: SetPredictor, terms: Tensor, sets: Tensor
+) -> Float[Tensor, "rows sets classes"]:
+    """Probabilities from what each set shows."""
+    shown = torch.einsum("mrfn,sf->mrsn", terms, sets.to(terms.dtype))
+    members, count, several, width = shown.shape
+    answers = predictor.read(shown.reshape(members, count * several, width))
+    return answers.view(count, several, -1)
+
+
+def batches(x: Tensor, size: int) -> Iterator[Tensor]:
+    """Rows in parts of at most ``size``."""
+    return (x[start : start + size] for start in range(0, len(x), size))
+
+
+@torch.no_grad()
+def paths(
+    predictor: SetPredictor, x: Float[Tensor, "rows columns"], most: int | None = None
+) -> Tensor:
+    """Sets that lie on the way from nothing to everything and back, (sets, features) bool.
+
+    For each row features are shown one after the other, each time the one that brings the
+    prediction nearest to that from everything, up to ``most``; and hidden one after the other,
+    each time the one that is missed least, which finds features that only mean something together.
+    Each set comes once, those of most rows first.
+    """
+    features = predictor.features
+    forth = min(most or features, features)
+    found = []
+    for rows in batches(x, predictor.rows_at_once(features)):
+        terms = predictor.terms(rows)  # (members, rows, features, n)
+        full = predictor.read(terms.sum(2))
+        found.append(_walk(predictor, terms, full, forth, show=True))
+        found.append(_walk(predictor, terms, full, features, show=False))
+    sets, counts = torch.unique(torch.cat(found), dim=0, return_counts=True)
+    return sets[counts.argsort(descending=True, stable=True)]
+
+
+def _walk(
+    predictor: SetPredictor, terms: Tensor, full: Tensor, steps: int, *, show: bool
+) -> Tensor:
+    """Show (or hide) one feature after the other, the best each time: (rows × steps, features)."""
+    members, count, features, width = terms.shape
+    every = torch.arange(count, device=terms.device)
+    masks = torch.full((count, features), not show, device=terms.device)
+    sums = torch.zeros_like(terms[:, :, 0]) if show else terms.sum(2)
+    sign = 1 if show else -1
+    passed = [masks.clone()]
+    for _ in range(steps):
+        tried = (sums.unsqueeze(2) + sign * terms).reshape(members, count * features, width)
+        values = closeness(full[:, None], predictor.read(tried).view(count, features, -1))
+        values = values.masked_fill(masks if show else ~masks, -torch.inf)
+        best = values.argmax(1)
+        sums = sums + sign * terms[:, every, best]
+        masks[every, best] = show
+        passed.append(masks.clone())
+    return torch.cat(passed)
