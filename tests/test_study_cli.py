@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import httpx
@@ -258,6 +259,49 @@ def test_a_study_may_be_served_twice_but_not_on_one_port(tmp_path):
         server.stop()
         if other is not None:
             other.stop()
+
+
+@pytest.mark.parametrize("package", ["fastapi", "sqlalchemy", "uvicorn"])
+def test_a_package_that_is_missing_is_named(package, tmp_path):
+    code = f"""
+        import sys
+        sys.modules[{package!r}] = None
+        from unmasked.cli import main
+        sys.argv = ["unmasked", "study", *sys.argv[1:]]
+        main()
+    """
+    for command in (["serve", "x"], ["links", "x"], ["close", "x"], ["analyse", "x"], ["demo"]):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code), *command],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
+        assert f"needs the package {package!r}" in done.stderr
+
+
+def test_a_reader_that_takes_nothing_does_not_keep_the_server_from_stopping(tmp_path):
+    made = small_study(tmp_path)
+    server = LiveServer(made.folder, free_port("127.0.0.1", 8860))
+    study, secret = read_study(made.folder), made.readers[0][1]
+    path = f"/r/{secret}/picture/{study.readers[0].cases[0].image}"
+    silent = socket.create_connection(("127.0.0.1", server.port))
+    silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    for _ in range(2000):  # far more than the connection holds
+        try:
+            silent.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        except OSError:
+            break
+        silent.settimeout(0.1)
+    try:
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+        assert list(made.folder.glob("answers.sqlite*")) == [made.folder / "answers.sqlite"]
+    finally:
+        silent.close()
+        server.stop()
 
 
 @pytest.mark.parametrize("proxy", ["*", "proxy.example", "10.0.0.1/99", ""])

@@ -250,6 +250,8 @@ def _set(row: int, column: int, value: str):
         (_set(1, 2, "/etc/passwd"), "leads outside"),
         (_set(1, 2, "link.png"), "leads outside"),
         (_set(1, 2, "absent.png"), "does not exist"),
+        (_set(1, 2, "x" * 300 + ".png"), "must name a file"),
+        (_set(1, 0, "x" * 300 + ".png"), "must name a file"),
         (_set(0, 1, "model"), "lacks 'method'"),
         (_set(2, 1, "REAL-X"), "second for 'REAL-X'"),
         (_set(1, 0, ""), "line 2"),

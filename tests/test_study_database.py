@@ -338,6 +338,100 @@ def test_a_database_that_is_held_is_busy(path, monkeypatch):
     database.close()
 
 
+def test_answers_behind_a_lock_are_all_told_at_once(path, monkeypatch):
+    """Not one after the other, each after a wait of its own: their pages would give up before."""
+    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.3)
+    database = open_database(path, DIGEST)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    tries = []
+    event.listen(database._writer._engine, "begin", lambda connection: tries.append(1))
+    waiting = [
+        database.submit_answer(0, f"case {n}", {}, base=0, change="change 0") for n in range(20)
+    ]
+    for future in waiting:
+        with pytest.raises(DatabaseBusy):
+            future.result(20)
+    assert len(tries) <= 2  # the first may have been taken up alone
+    holder.execute("ROLLBACK")
+    holder.close()
+    database.close()
+
+
+def test_a_reader_of_the_file_does_not_keep_writers_waiting(path):
+    """A backup, or somebody who looks: the log cannot be folded in, and nobody waits for that."""
+    database = open_database(path, DIGEST)
+    database.save_answer(0, "c", {}, base=0, change="change 0")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT count(*) FROM record").fetchall()
+    database.save_answer(0, "c", {}, base=1, change="change 1")
+    asked = []
+    event.listen(database._writer._engine, "checkin", lambda *_: asked.append(1))
+    wait_for(lambda: asked)  # it was tried, and given up
+    assert database.save_answer(0, "c", {}, base=2, change="change 2").number == 3
+    other.close()
+    database.close()
+    assert not path.with_name(path.name + "-wal").exists()
+
+
+def test_processes_take_turns_to_commit_and_to_fold(path):
+    """One folds the log into the file while others commit: nothing that was committed is lost."""
+    code = f"""
+        import sys
+        from pathlib import Path
+        from unmasked.study.database import open_database
+        reader = int(sys.argv[1])
+        for turn in range(10):
+            database = open_database(Path({str(path)!r}), {DIGEST!r})
+            for n in range(3):
+                base = 3 * turn + n
+                database.save_answer(reader, "c", {{}}, base=base, change=f"change {{base}}")
+                database.place.rest(database._writer._engine)
+            database.close()
+    """
+    processes = [
+        subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(reader)])
+        for reader in range(4)
+    ]
+    assert [process.wait() for process in processes] == [0] * 4
+    database = open_database(path, DIGEST)
+    assert [database.answers(reader)["c"].number for reader in range(4)] == [30] * 4
+    assert len(database.records()) == 3 + 4 * 30
+    database.close()
+
+
+def test_a_renewed_link_takes_the_place_of_earlier_ones(database):
+    database.renew_link(0, "secret-3")
+    assert (database.link("secret-1"), database.link("secret-3").reader) == (None, 0)
+    with pytest.raises(SavedError):  # a link that exists: nothing is revoked
+        database.renew_link(1, "secret-3")
+    assert database.link("secret-2").reader == 1
+
+
+def test_a_database_that_cannot_hold_every_language(postgres):
+    for encoding in ("LATIN1", "SQL_ASCII"):
+        name = f"study_{encoding.lower()}"
+        postgres.ask("postgres", f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+        where = database_url(postgres.database()).set(database=name)
+        with pytest.raises(SavedError, match=f"UTF8 but has {encoding}"):
+            create_database(where, DIGEST, ["secret-1"], "owner")
+        left = "SELECT 1 / (count(*) = 0)::int FROM pg_namespace WHERE nspname LIKE 'unmasked%'"
+        postgres.ask(name, left)
+
+
+def test_a_vacuum_does_not_keep_answers_waiting(postgres, monkeypatch):
+    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.5)
+    where = database_url(postgres.database())
+    create_database(where, DIGEST, ["secret-1"], "owner")
+    database = open_database(where, DIGEST)
+    with psycopg.connect(where.set(drivername="postgresql").render_as_string(False)) as other:
+        other.execute(f"SET search_path TO unmasked_{DIGEST[:16]}")
+        other.execute("LOCK TABLE record IN SHARE UPDATE EXCLUSIVE MODE")  # as VACUUM does
+        assert database.save_answer(0, "c", {}, base=0, change="change 0").number == 1
+    database.close()
+
+
 def test_a_server_that_was_away_is_met_again():
     if POSTGRES is None:
         pytest.skip("PostgreSQL is not installed")
@@ -463,6 +557,13 @@ def test_one_postgres_database_holds_many_studies_and_knows_what_it_lacks(postgr
 def test_addresses_that_are_not_postgres(text):
     with pytest.raises(InputError, match="--database must be"):
         database_url(text)
+
+
+@pytest.mark.parametrize("option", ["plugin=x", "prepare_threshold=0", "password=secret"])
+def test_options_of_an_address_that_are_not_the_servers(option):
+    with pytest.raises(InputError, match="may have the options") as caught:
+        database_url(f"postgresql://a/b?{option}")
+    assert "secret" not in str(caught.value)
 
 
 def test_an_address_in_a_message_has_no_password():

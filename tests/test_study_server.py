@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import sqlite3
+import threading
 
 import httpx
 import pytest
@@ -133,6 +134,8 @@ def test_a_window_that_is_behind_cannot_overwrite(site):
         answer(1, 2, 3, 4, remark=["x"]),
         answer(1, 2, 3, 4, base="0"),
         answer(1, 2, 3, 4, change=""),
+        answer(1, 2, 3, 4, change="change-1\0"),
+        json.dumps(answer(1, 2, 3, 4, change="change-\ud800")).encode(),
         {"places": [1.5, 2, 3, 4]},
         {"places": [True, 2, 3, 4]},
         {"places": "1234"},
@@ -444,6 +447,19 @@ def test_a_database_that_is_held_says_that_nothing_was_saved(tmp_path, monkeypat
         holder.execute("ROLLBACK")
         holder.close()
     assert fresh.put(0, fresh.case(0, 1), answer(1, 2, 3, 4)).status_code == 200
+    fresh.close()
+
+
+def test_a_database_that_does_not_answer_is_said_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("unmasked.study.server.DEADLINE", 0.2)
+    fresh = Site(small_study(tmp_path))
+    go = threading.Event()
+    fresh.database.submit(lambda connection: go.wait(20))
+    reply = fresh.put(0, fresh.case(0, 1), answer(1, 2, 3, 4))
+    assert reply.status_code == 503
+    go.set()  # what was handed over is written all the same, and is not written again
+    again = fresh.put(0, fresh.case(0, 1), answer(1, 2, 3, 4))
+    assert (again.status_code, again.json()["version"]) == (200, 1)
     fresh.close()
 
 

@@ -109,7 +109,9 @@ def create(
         url = url.rstrip("/")
         for name, secret in made.readers:
             typer.echo(f"{name}: {url}/r/{secret}")
-        typer.echo(f"owner: {url}/o/{made.owner}\n\nServe it: unmasked study serve {made.folder}")
+        more = "" if database is None else " --database …"
+        typer.echo(f"owner: {url}/o/{made.owner}\n")
+        typer.echo(f"Serve it: unmasked study serve {made.folder}{more}")
 
 
 def _wording(

@@ -58,6 +58,8 @@ class Connection(H11Protocol):
     def _look(self) -> None:
         """Close if nothing was asked since the last look; a reply on its way may take its time."""
         if self.transport.is_closing():
+            if self in self.connections:  # somebody does not take what is sent
+                self.transport.abort()
             return
         cycle = self.cycle  # the request that came last, None if there was none
         if cycle is self._before and (cycle is None or cycle.more_body or cycle.response_complete):

@@ -142,10 +142,11 @@ def place_of(where: Path | URL, digest: str) -> Place:
 def create_database(where: Path | URL, digest: str, readers: list[str], owner: str) -> None:
     """A new database of a study whose manifest has ``digest``, with a link for each secret."""
     place = place_of(where, digest)
+    place.begin()
     engine = place.engine(1, write=True)
     try:
-        place.make_room(engine)
         with engine.begin() as connection:
+            place.make_room(connection)
             _metadata.create_all(connection)
             place.protect(connection)
             connection.execute(_study.insert().values(digest=digest))
@@ -175,12 +176,13 @@ def open_database(where: Path | URL, digest: str, *, write: bool = True) -> Data
         )
     database = Database(place, write=write)
     try:
-        found = database.check()
-        if found != digest:
+        if database.study() != digest:
             raise SavedError(
                 f"the database {place.name} belongs to another study, or study.json was changed "
                 "since; restore the folder from a copy."
             )
+        if write:  # find out now that it cannot be written, not at the first answer
+            database.write(place.check)
     except BaseException:
         database.close()
         raise
@@ -201,15 +203,12 @@ class Database:
         if self._writer is not None:
             self._writer.close()
 
-    def check(self) -> str:
+    def study(self) -> str:
         """The digest of the study that this is a database of; all that is needed is there."""
         with self.reading() as connection:
             for table in _metadata.sorted_tables:
                 connection.execute(select(func.count()).select_from(table)).scalar_one()
-            found = connection.execute(select(_study.c.digest)).scalar_one()
-        if self._writer is not None:
-            self.write(self.place.check)
-        return str(found)
+            return str(connection.execute(select(_study.c.digest)).scalar_one())
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -238,17 +237,16 @@ class Database:
 
     def revoke_links(self, reader: int | None) -> int:
         """Make all links of a reader (or of the owner) useless; how many there were."""
+        return self.write(lambda connection: _revoke_links(connection, reader))
 
-        def revoke(connection: Connection) -> int:
-            mine = (_links.c.reader == reader) if reader is not None else _links.c.reader.is_(None)
-            done = connection.execute(
-                _links.update().where(mine, _links.c.revoked.is_(None)).values(revoked=now())
-            )
-            if done.rowcount:
-                _append(connection, reader, "revoke", content={"links": done.rowcount})
-            return done.rowcount
+    def renew_link(self, reader: int | None, secret: str) -> None:
+        """Give a reader (or the owner) a link instead of all earlier ones, or change nothing."""
 
-        return self.write(revoke)
+        def renew(connection: Connection) -> None:
+            _revoke_links(connection, reader)
+            _add_link(connection, reader, secret)
+
+        self.write(renew)
 
     def link(self, secret: str) -> Link | None:
         """Whose link this is; None if nobody's, or revoked."""
@@ -371,6 +369,16 @@ class Database:
 def _add_link(connection: Connection, reader: int | None, secret: str) -> None:
     connection.execute(_links.insert().values(reader=reader, hash=link_hash(secret), made=now()))
     _append(connection, reader, "link", content={"hash": link_hash(secret)})
+
+
+def _revoke_links(connection: Connection, reader: int | None) -> int:
+    mine = (_links.c.reader == reader) if reader is not None else _links.c.reader.is_(None)
+    done = connection.execute(
+        _links.update().where(mine, _links.c.revoked.is_(None)).values(revoked=now())
+    )
+    if done.rowcount:
+        _append(connection, reader, "revoke", content={"links": done.rowcount})
+    return done.rowcount
 
 
 def _append(

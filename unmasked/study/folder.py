@@ -90,7 +90,8 @@ class Study:
             )
         if not self.in_postgres and database is not None:
             raise InputError(
-                f"the answers of {self.folder} are in its own file {ANSWERS}; leave --database out."
+                f"the answers of {self.folder} are in its own file {ANSWERS}; leave --database "
+                "out, or UNMASKED_STUDY_DATABASE unset."
             )
         return self.answers if database is None else database_url(database)
 
@@ -140,7 +141,7 @@ def read_study(folder: Path) -> Study:
     """A study whose every file is as `study create` wrote it."""
     path = folder / MANIFEST
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not all(stat.S_ISREG(own.stat().st_mode) for own in (path, folder / DIGEST)):
             raise FileNotFoundError
         text = path.read_bytes()
         stated = (folder / DIGEST).read_text(encoding="ascii").split()[0]

@@ -187,7 +187,7 @@ def same_origin(headers: Headers) -> bool:
 def address(scope: Scope) -> str:
     """Who asks."""
     client = scope.get("client")
-    return client[0] if client else ""
+    return client[0].removeprefix("::ffff:") if client else ""
 
 
 def _name(host: str) -> str:

@@ -34,11 +34,12 @@ def renew_links(
     try:
         for name in names or known:
             number = known[name]
-            opened.revoke_links(number)
             path = ""
-            if not revoke:
+            if revoke:
+                opened.revoke_links(number)
+            else:
                 fresh = secrets.token_urlsafe(32)
-                opened.add_link(number, fresh)
+                opened.renew_link(number, fresh)
                 path = f"/{'o' if number is None else 'r'}/{fresh}"
             result.append((name, path))
     finally:

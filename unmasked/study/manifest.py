@@ -115,13 +115,20 @@ def _wanted() -> str:
 
 def _inside(root: Path, text: str, manifest: Path, number: int) -> Path:
     """A file named by the manifest, which must lie in the manifest's folder."""
-    path = (root / text).resolve()
+    try:
+        path = (root / text).resolve()
+        there = path.is_file()
+    except (OSError, ValueError) as error:  # names that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"line {number} of {manifest} must name a file but names {text!r:.80} ({reason})."
+        ) from None
     if not path.is_relative_to(root):
         raise InputError(
             f"line {number} of {manifest} must name a file inside the manifest's folder but "
             f"{text!r} leads outside; copy the file there."
         )
-    if not path.is_file():
+    if not there:
         raise InputError(f"line {number} of {manifest} names {text!r}, which does not exist.")
     return path
 

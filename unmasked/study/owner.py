@@ -63,9 +63,8 @@ def add_owner_pages(app: FastAPI) -> None:
     @app.post("/o/{secret}/readers/{number}/renew")
     def renew(secret: Owning, number: int) -> Response:
         _check(study, number)
-        database.revoke_links(number)
         fresh = secrets.token_urlsafe(32)
-        database.add_link(number, fresh)
+        database.renew_link(number, fresh)
         return JSONResponse({"link": f"/r/{fresh}"})
 
     @app.post("/o/{secret}/close")

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from filelock import FileLock, Timeout
 from sqlalchemy import (
     Column,
     ColumnElement,
@@ -25,7 +27,7 @@ from sqlalchemy import (
     func,
 )
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from unmasked.errors import DataWarning, InputError, MissingExtra, SavedError
@@ -33,6 +35,14 @@ from unmasked.errors import DataWarning, InputError, MissingExtra, SavedError
 PATIENCE = 3.0
 """Seconds to wait for a connection or a lock; a reader's page gives up after ten."""
 POSTGRES = "postgresql"
+_OPTIONS = {"application_name", "host", "port", "options", "service", "target_session_attrs"}
+_OPTIONS |= {"sslmode", "sslrootcert", "sslcert", "sslkey", "passfile"}
+_CONNECTION = {
+    "connect_timeout": 3,
+    "client_encoding": "utf8",
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 10_000,
+}
 _NEVER = "records are never changed"
 _REVOKED = "links are only revoked"
 
@@ -68,8 +78,11 @@ class Place(Protocol):
     def check(self, connection: Connection) -> None:
         """Find out whether it can be written to, before the first answer comes."""
 
-    def make_room(self, engine: Engine) -> None:
-        """Make the file or schema that tables are put into."""
+    def begin(self) -> None:
+        """Make what must be there before a connection."""
+
+    def make_room(self, connection: Connection) -> None:
+        """Make what tables are put into, in one transaction with them."""
 
     def protect(self, connection: Connection) -> None:
         """Add what refuses to change or delete records."""
@@ -79,6 +92,9 @@ class Place(Protocol):
 
     def bytes_of(self, column: Column[str]) -> ColumnElement[int]:
         """How many bytes a text has."""
+
+    def turn(self) -> AbstractContextManager[Any]:
+        """Wait for the turn of this process, where the database itself does not see to that."""
 
     def rest(self, engine: Engine) -> None:
         """Tidy up while nobody writes."""
@@ -133,9 +149,12 @@ class SQLiteFile:
         """See `Place.check`."""
         connection.exec_driver_sql("PRAGMA user_version = 1")
 
-    def make_room(self, engine: Engine) -> None:
+    def begin(self) -> None:
         """An empty file that only its owner can read."""
         self.path.touch(mode=0o600)
+
+    def make_room(self, connection: Connection) -> None:
+        """Nothing: the file is there."""
 
     def remove(self, engine: Engine) -> None:
         """Nothing: the file lies in a folder that goes as a whole."""
@@ -162,20 +181,41 @@ class SQLiteFile:
         """SQLite's length of a text counts characters."""
         return func.length(cast(column, LargeBinary))
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Commits and folding of several processes never meet: SQLite before 3.51.3 can lose what
+        one process commits while another folds the log into the file and starts it anew."""
+        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), poll_interval=0.005)
+        try:
+            lock.acquire(timeout=PATIENCE)
+        except Timeout:
+            raise DatabaseBusy(_held(self.path)) from None
+        except OSError as error:
+            raise DatabaseError(_unusable(self.path, error.strerror)) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
     def rest(self, engine: Engine) -> None:
         """Fold the log into the file."""
-        self._alone(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
+        self._now(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def leave(self, engine: Engine) -> None:
         """Go back to a file without a log, unless other processes still use it."""
-        self._alone(engine, "PRAGMA journal_mode = DELETE")
+        self._now(engine, "PRAGMA journal_mode = DELETE")
 
-    def _alone(self, engine: Engine, pragma: str) -> None:
-        """Run what must not be in a transaction, if it can be run now."""
-        with suppress(SQLAlchemyError, sqlite3.Error):
+    def _now(self, engine: Engine, pragma: str) -> None:
+        """Run what must not be in a transaction, unless it would have to wait for somebody."""
+        with suppress(SQLAlchemyError, sqlite3.Error, DatabaseError), self.turn():
             connection = engine.raw_connection()
             try:
-                connection.cursor().execute(pragma).fetchall()
+                cursor = connection.cursor()
+                cursor.execute("PRAGMA busy_timeout = 0")
+                try:
+                    cursor.execute(pragma).fetchall()
+                finally:
+                    cursor.execute(f"PRAGMA busy_timeout = {1000 * PATIENCE:.0f}")
             finally:
                 connection.close()
 
@@ -187,15 +227,24 @@ class SQLiteFile:
             return DatabaseFull(
                 f"the answers must fit on the disk of {self.path} but it is full; free some space."
             )
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or cause is None:
-            return DatabaseBusy(
-                f"the database {self.path} is busy, or held by another program; end that program, "
-                "or try again later."
-            )
-        return DatabaseError(
-            f"the database {self.path} cannot be used ({cause}); check that it is the study's "
-            "own, that it may be written, and that no other program holds it."
-        )
+        waited = isinstance(error, TimeoutError)  # SQLAlchemy's: for a connection
+        if waited or code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return DatabaseBusy(_held(self.path))
+        return DatabaseError(_unusable(self.path, cause or error))
+
+
+def _held(path: Path) -> str:
+    return (
+        f"the database {path} is busy, or held by another program; end that program, or try again "
+        "later."
+    )
+
+
+def _unusable(path: Path, why: object) -> str:
+    return (
+        f"the database {path} cannot be used ({why}); check that it is the study's own, that it "
+        "may be written, and that no other program holds it."
+    )
 
 
 def _connect(uri: str, *, write: bool) -> sqlite3.Connection:
@@ -207,6 +256,7 @@ def _connect(uri: str, *, write: bool) -> sqlite3.Connection:
         # commit to the disk with either journal.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")  # on macOS, where a flush is not one otherwise
     return connection
 
 
@@ -220,7 +270,7 @@ class PostgresSchema:
     @property
     def name(self) -> str:
         """The address without its password."""
-        return self.url.render_as_string(hide_password=True)
+        return self.url.set(query={}).render_as_string(hide_password=True)
 
     @property
     def schema(self) -> str:
@@ -242,7 +292,7 @@ class PostgresSchema:
                 pool_pre_ping=True,
                 isolation_level="READ COMMITTED" if write else "REPEATABLE READ",
                 execution_options={"schema_translate_map": {None: self.schema}},
-                connect_args={"connect_timeout": 10},
+                connect_args=_CONNECTION,
             )
         except ImportError as error:
             raise MissingExtra("psycopg", "study-postgres", "a study in PostgreSQL") from error
@@ -252,8 +302,8 @@ class PostgresSchema:
         return engine
 
     def lock(self, connection: Connection) -> None:
-        """See `Place.lock`."""
-        connection.exec_driver_sql(f'LOCK TABLE "{self.schema}".record IN SHARE ROW EXCLUSIVE MODE')
+        """See `Place.lock`. A lock of our own: one on the table would wait for a vacuum."""
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({int(self.digest[:15], 16)})")
 
     def check(self, connection: Connection) -> None:
         """See `Place.check`; and tell of a server that does not bring commits to its disk."""
@@ -266,10 +316,18 @@ class PostgresSchema:
                 stacklevel=2,
             )
 
-    def make_room(self, engine: Engine) -> None:
-        """A schema, which must be new."""
-        with engine.begin() as connection:
-            connection.execute(CreateSchema(self.schema))
+    def begin(self) -> None:
+        """Nothing: the database is there."""
+
+    def make_room(self, connection: Connection) -> None:
+        """A schema, which must be new, in a database that can hold every language."""
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+        if encoding != "UTF8":
+            raise DatabaseError(
+                f"the database {self.name} must have the encoding UTF8 but has {encoding}; make "
+                "one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0."
+            )
+        connection.execute(CreateSchema(self.schema))
 
     def remove(self, engine: Engine) -> None:
         """Drop the schema with all that is in it."""
@@ -309,6 +367,10 @@ class PostgresSchema:
     def bytes_of(self, column: Column[str]) -> ColumnElement[int]:
         """PostgreSQL has a name for it."""
         return func.octet_length(column)
+
+    def turn(self) -> AbstractContextManager[Any]:
+        """Nothing: `lock` is what processes wait for."""
+        return nullcontext()
 
     def rest(self, engine: Engine) -> None:
         """Nothing to do."""
@@ -357,5 +419,10 @@ def database_url(text: str) -> URL:
         raise InputError(
             "--database must be an address such as postgresql+psycopg://user@host/name but is not; "
             "leave it out to keep answers in the study's folder."
+        )
+    if unknown := sorted(set(url.query) - _OPTIONS):
+        raise InputError(
+            f"the address in --database may have the options {', '.join(sorted(_OPTIONS))} but has "
+            f"{unknown[0]!r}; leave it out (a password belongs before the host, or in PGPASSWORD)."
         )
     return url.set(drivername=f"{POSTGRES}+psycopg")

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,9 +23,9 @@ from unmasked.errors import InputError, SavedError
 from unmasked.study.answers import LETTERS, LONGEST_REMARK, Answer, in_words, ordinal
 from unmasked.study.database import READERS, Conflict, Database, Finished, Full
 from unmasked.study.folder import Study
-from unmasked.study.guard import Buckets, Guard, Limits, form_token
+from unmasked.study.guard import PAUSE, Buckets, Guard, Limits, form_token
 from unmasked.study.owner import add_owner_pages
-from unmasked.study.places import DatabaseError, DatabaseFull
+from unmasked.study.places import DatabaseBusy, DatabaseError, DatabaseFull
 from unmasked.study.visitors import Number, Reading, check_change, page
 
 HERE = Path(__file__).parent
@@ -33,6 +34,9 @@ STATIC = {"study.css": "text/css", "icon.svg": "image/svg+xml"}
 STATIC |= dict.fromkeys(SCRIPTS, "text/javascript")
 _log = logging.getLogger("unmasked.study")
 
+_CHANGE = re.compile(r"[A-Za-z0-9 _-]{8,64}")
+DEADLINE = 9.0
+"""Seconds in which an answer must be written; the page gives up after ten."""
 FRONT = "A study is open on this computer. Use the personal link that you were sent to take part."
 FULL_DISK = "The disk of the computer that runs the study is full."
 BUSY = "The study's database is busy or cannot be used at this moment."
@@ -184,7 +188,10 @@ def _add_changes(app: FastAPI) -> None:
         try:
             waiting = database.submit_answer(number, case, content, base=base, change=change)
             # Shielded: what was handed over is written, even if the reader's connection ends.
-            saved = await asyncio.shield(asyncio.wrap_future(waiting))
+            done = asyncio.shield(asyncio.wrap_future(waiting))
+            saved = await asyncio.wait_for(done, DEADLINE)
+        except TimeoutError:
+            raise DatabaseBusy(f"an answer was not written within {DEADLINE:g} s.") from None
         except Finished:
             raise HTTPException(
                 409, "Nothing was saved: the study is finished and cannot be changed any more."
@@ -217,7 +224,7 @@ def _parse(body: bytes, options: int) -> tuple[Answer, int, str]:
         data = json.loads(body)
         given = Answer.parse(data, options)
         base, change = data.get("base"), data.get("change")
-        if type(base) is not int or not isinstance(change, str) or not 8 <= len(change) <= 64:
+        if type(base) is not int or not isinstance(change, str) or not _CHANGE.fullmatch(change):
             raise InputError("an answer must say what it is based on; reload the page.")
     except (ValueError, RecursionError) as error:
         text = str(error) if isinstance(error, InputError) else "an answer must be JSON."
@@ -249,7 +256,7 @@ def _add_errors(app: FastAPI) -> None:
         else:
             text = NOT_SAVED.format(text)
         response = reply(request, 507 if full else 503, text)
-        response.headers["retry-after"] = response.headers["refresh"] = "5"
+        response.headers["retry-after"] = response.headers["refresh"] = str(PAUSE)
         return response
 
     @app.exception_handler(SavedError)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import errno
+import logging
 import multiprocessing
 import os
 import signal
 import socket
+import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from unmasked.errors import InputError, MissingExtra
-from unmasked.study.folder import read_study
+from unmasked.errors import InputError, MissingExtra, UnmaskedError
 
 if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
+_FILES = 8192
+_PAUSE = 2.0  # seconds before a worker that cannot start is started again
 LOCAL = "127.0.0.1"
 PORT = 8765
 SETTINGS: dict[str, Any] = {
@@ -29,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     "log_level": "warning",
     "server_header": False,
     "timeout_keep_alive": 15,
+    "timeout_graceful_shutdown": 10,
     "h11_max_incomplete_event_size": 16_384,
     "http": "unmasked.study.connections:Connection",
     "ws": "none",
@@ -108,11 +113,18 @@ class Serving:
     def __call__(self) -> FastAPI:
         """The application; its database is closed when it ends."""
         from unmasked.study.database import open_database
+        from unmasked.study.folder import read_study
         from unmasked.study.server import make_app
 
         _end_with_parent()
-        study = read_study(self.folder)
-        return make_app(study, open_database(study.where(self.database), study.digest), self.names)
+        try:
+            study = read_study(self.folder)
+            database = open_database(study.where(self.database), study.digest)
+        except UnmaskedError as error:  # since the server began: it is tried again
+            logging.getLogger("unmasked.study").error("%s", error)
+            time.sleep(_PAUSE)
+            sys.exit(1)
+        return make_app(study, database, self.names)
 
 
 def serve_study(
@@ -137,8 +149,9 @@ def serve_study(
     from uvicorn.supervisors import Multiprocess
 
     from unmasked.study.database import open_database
+    from unmasked.study.folder import read_study
 
-    trusted = [_proxy(text) for text in proxies]
+    trusted = [form for text in proxies for form in _proxy(text)]
     study = read_study(folder)
     opened = open_database(study.where(database), study.digest)
     try:
@@ -166,15 +179,17 @@ def server_config(app: Callable[..., Any], proxies: list[str], **more: Any) -> u
     return uvicorn.Config(app, **{**SETTINGS, **trust, **more})
 
 
-def _proxy(text: str) -> str:
-    """The address or network of a proxy, checked."""
+def _proxy(text: str) -> list[str]:
+    """The address or network of a proxy, checked, also as servers that speak IPv6 see it."""
     try:
-        return str(ip_network(text)) if "/" in text else str(ip_address(text))
+        network = ip_network(text)
     except ValueError:
         raise InputError(
             f"--proxy must be an address or a network such as 10.0.0.5 or 10.0.0.0/24 but is "
             f"{text!r}."
         ) from None
+    mapped = f"::ffff:{network.network_address}/{96 + network.prefixlen}"
+    return [str(network), *([mapped] if network.version == 4 else [])]
 
 
 def _end_with_parent() -> None:
@@ -191,9 +206,11 @@ def _end_with_parent() -> None:
 
 
 def _allow_many_connections() -> None:
-    """As many open files as the system lets this process have, where it has such a limit."""
+    """Raise the limit of open files, where there is one: each connection is a file."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -20,6 +20,8 @@ MOST_AT_ONCE = 100
 """Pieces of work in one transaction."""
 MOST_WAITING = 1000
 """Pieces of work that may wait; more are told to come again."""
+LAST = 10.0
+"""Seconds to wait at the end for what is still being written."""
 IDLE = 0.5
 """Seconds without work after which the place is tidied up."""
 
@@ -69,7 +71,7 @@ class Writer:
             if not self._closed:
                 self._closed = True
                 self._queue.put(None)
-        self._thread.join()
+        self._thread.join(LAST)  # a database that does not answer keeps nobody for ever
 
     def _run(self) -> None:
         while self._write(self._next()):
@@ -92,35 +94,36 @@ class Writer:
     def _write(self, batch: list[_Job | None]) -> bool:
         """Write a batch; whether there may be another one."""
         jobs = [job for job in batch if job and job.future.set_running_or_notify_cancel()]
-        try:
-            self._together(jobs)
-        except Exception:
-            # One piece may not fit on the disk, and the others would.
+        failure = self._together(jobs)
+        if failure is not None and not isinstance(failure, DatabaseBusy) and len(jobs) > 1:
+            for job in jobs:  # one piece may not fit on the disk, and the others would
+                if alone := self._together([job]):
+                    job.future.set_exception(alone)
+        elif failure is not None:  # who waits has waited long enough
             for job in jobs:
-                self._alone(job)
+                job.future.set_exception(failure)
         return batch[-1] is not None
 
-    def _together(self, jobs: list[_Job]) -> None:
+    def _together(self, jobs: list[_Job]) -> Exception | None:
+        """Write in one transaction; what went wrong, if nothing was written."""
         if not jobs:
-            return
-        with self._engine.begin() as connection:
-            self._place.lock(connection)
-            outcomes = [_outcome(connection, job) for job in jobs]
-        for job, (result, error) in zip(jobs, outcomes, strict=True):
-            if error is None:
-                job.future.set_result(result)
-            else:
-                job.future.set_exception(error)
-
-    def _alone(self, job: _Job) -> None:
+            return None
         try:
-            self._together([job])
+            with self._place.turn(), self._engine.begin() as connection:
+                self._place.lock(connection)
+                outcomes = [_outcome(connection, job) for job in jobs]
         except SQLAlchemyError as error:
             problem = self._place.problem(error)
             problem.__cause__ = error
-            job.future.set_exception(problem)
+            return problem
         except Exception as error:
-            job.future.set_exception(error)
+            return error
+        for job, (result, refusal) in zip(jobs, outcomes, strict=True):
+            if refusal is None:
+                job.future.set_result(result)
+            else:
+                job.future.set_exception(refusal)
+        return None
 
 
 def _outcome(connection: Connection, job: _Job) -> tuple[Any, Refused | None]:
