@@ -187,29 +187,21 @@ def test_flipped_sets_are_those_of_the_leaves():
 # ---------------------------------------------------------------------- which kind
 
 
-def path(*settings):
-    """[(log-likelihoods, size)] that differ by the same in every row: without error."""
-    noise = np.random.default_rng(0).standard_normal(100)
-    noise = (noise - noise.mean()) / noise.std(ddof=1)
-    return [
-        (value + noise * (i + 1) * 0.0, float(size)) for i, (value, size) in enumerate(settings)
-    ]
-
-
-def test_context_is_kept_where_it_costs_little():
-    row = path((-0.4, 2.0), (-0.4, 3.0))
-    assert better_kind(path((-0.4, 4.0)), row) == "context"  # twice as many, no more
-    assert better_kind(path((-0.4, 4.1)), row) == "row"
-    assert better_kind(path((-0.5, 2.0)), row) == "row"  # none is near the best
-
-
-def test_within_two_errors_where_none_is_within_one():
+@pytest.mark.parametrize(
+    ("context", "row", "kind"),
+    [
+        ((-0.40, 2.0), (-0.40, 2.0), "context"),
+        ((-0.40, 2.0), (-0.3701, 2.0), "context"),  # 3 × 0.01, and a little less
+        ((-0.40, 2.0), (-0.3699, 2.0), "row"),
+        ((-0.40, 5.1), (-0.40, 2.0), "row"),  # a feature counts as much as its price
+        ((-0.40, 4.9), (-0.40, 2.0), "context"),
+    ],
+)
+def test_choosing_for_each_row_must_be_worth_three_features(context, row, kind):
     rng = np.random.default_rng(0)
     noise = rng.standard_normal(100)
-    noise = (noise - noise.mean()) / noise.std(ddof=1)  # one standard error is 0.1
-    best = np.zeros(100)
-    for lost, kind in ((0.09, "context"), (0.19, "context"), (0.21, "row")):
-        assert better_kind([(best - lost - noise, 2.0)], [(best, 2.0)]) == kind
+    settings = [(value + noise - noise.mean(), size) for value, size in (context, row)]
+    assert better_kind(*settings, price=0.01) == kind
 
 
 # ---------------------------------------------------------------------- the whole
@@ -231,12 +223,12 @@ def test_search_finds_the_control_flow_of_s3(one_thread):
     assert masks[:, 10].all()
     assert (masks & truth).sum() / truth.sum() > 0.9
     assert (masks & ~truth).sum() / masks.sum() < 0.2
-    assert len(np.unique(masks, axis=0)) == 2
+    assert 2 <= len(np.unique(masks, axis=0)) <= 4
 
 
 @pytest.mark.parametrize("choice", ["context", "row"])
 def test_both_kinds_are_saved_whole(tmp_path, monkeypatch, choice):
-    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda context, row: choice)
+    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda *_: choice)
     rows = synthetic("S1", 400, seed=0)
     X = pd.DataFrame(rows.x, columns=[f"c{i}" for i in range(11)]).assign(t=["a", "b"] * 200)
     explainer = RealX(search=True, training=Training(epochs=20), **QUICK).fit(X, rows.y)

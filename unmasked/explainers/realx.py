@@ -69,10 +69,11 @@ class RealX(Priced):
         selector's, which are rare among random masks of many features. Each λ then has a
         predictor of its own, and the selector must be without BatchNorm.
     search : instead of climbing by gradients, search for the best sets of features under a
-        predictor that has not seen the rows, and choose among them for each row. Where that costs
-        little the choice follows from what is shown alone (``choice_`` is "context"): a tree that
-        asks about shown features decides, and cannot give anything away. Elsewhere ("row") the set
-        is looked for that brings the prediction nearest to that from everything. For tables with
+        predictor that has not seen the rows, and choose among them. A tree that asks only about
+        features which it shows decides (``choice_`` is "context"): it cannot give anything away.
+        Where that is worth at least three prices of a feature less, at the lowest price, the set is
+        looked for that brings each row's prediction nearest to that from everything ("row"). For
+        tables with
         the default masker; ``predictor`` may be a `SetMLP` with bins, and there is no selector.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
@@ -199,10 +200,9 @@ class RealX(Priced):
             ],
         }
         x, target = valid.x.numpy(), valid.target.numpy()
-        judged = {
-            kind: [self._judge(own, x, target) for own in of] for kind, of in settings.items()
-        }
-        self.choice_ = better_kind(judged["context"], judged["row"])
+        least = int(np.argmin(levels))
+        judged = {kind: self._judge(of[least], x, target) for kind, of in settings.items()}
+        self.choice_ = better_kind(judged["context"], judged["row"], prices[least])
         self.settings_ = settings[self.choice_]
         self._learned(trained, targets)
         return [max(trained.epochs)] * len(levels)

@@ -30,7 +30,8 @@ Kind = Literal["context", "row"]
 MOST_SETS = 300
 """Sets that are chosen from."""
 _SEARCHED, _VALUED, _PLACED = 1000, 4000, 20_000  # rows
-_PATIENT = 2.0  # times the features that a choice by context may show
+WORTH = 3.0
+"""Prices of a feature that choosing for each row must be worth."""
 
 
 @dataclass(frozen=True)
@@ -100,29 +101,15 @@ def _evenly(rows: int, most: int) -> NDArray[np.int64]:
 
 
 def better_kind(
-    context: Sequence[tuple[NDArray[np.float64], float]],
-    row: Sequence[tuple[NDArray[np.float64], float]],
+    context: tuple[NDArray[np.float64], float],
+    row: tuple[NDArray[np.float64], float],
+    price: float,
 ) -> Kind:
-    """Whether to choose by context or for each row; each has (log-likelihoods, mean size) by price.
+    """Whether to choose by context or for each row, by what each is worth at one price.
 
-    By context, which tells nothing beyond what is shown, where that costs little: where within one
-    standard error of the best log-likelihood (within two, if none is) it needs at most twice the
-    features that the sparsest choice for each row needs within one.
+    Both are (log-likelihoods of held-out rows, features shown on average). Choosing for each row is
+    kept where it is worth more than the price of three features beyond choosing by context, which
+    is the same for many rows, and tells nothing beyond what is shown.
     """
-    best = max((own for own, _ in [*context, *row]), key=np.mean)
-
-    def sparsest(of: Sequence[tuple[NDArray[np.float64], float]], errors: float) -> float:
-        near = [size for own, size in of if _within(best - own, errors)]
-        return min(near, default=np.inf)
-
-    least = sparsest(row, 1)
-    for errors in (1, 2):
-        size = sparsest(context, errors)
-        if np.isfinite(size):
-            return "context" if size <= _PATIENT * least else "row"
-    return "row"
-
-
-def _within(lost: NDArray[np.float64], errors: float) -> bool:
-    error = lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else 0.0
-    return bool(lost.mean() <= errors * error + 1e-12)
+    worth = [float(own.mean()) - price * size for own, size in (context, row)]
+    return "row" if worth[1] - worth[0] > WORTH * price else "context"
