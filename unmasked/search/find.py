@@ -30,6 +30,7 @@ Kind = Literal["context", "row"]
 MOST_SETS = 300
 """Sets that are chosen from."""
 _SEARCHED, _VALUED, _PLACED = 1000, 4000, 20_000  # rows
+_NARROW = 30  # features; of wider tables fewer rows are searched, as each takes longer
 WORTH = 3.0
 """Prices of a feature that choosing for each row must be worth."""
 
@@ -58,7 +59,8 @@ def find(
     """
     predictor = predictor.to(device).eval()
     x, target = (part.to(device) for part in held_out)
-    sets = paths(predictor, x[_evenly(len(x), _SEARCHED)])[:MOST_SETS]
+    searched = max(_SEARCHED * _NARROW // max(_NARROW, predictor.features), 100)
+    sets = paths(predictor, x[_evenly(len(x), searched)])[:MOST_SETS]
     rows = x[_evenly(len(x), _VALUED)]
     values = set_values(predictor, rows, sets)
     questions = Questions.about(rows, predictor.index)
