@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from unmasked import RealX
 from unmasked.data import synthetic
 from unmasked.data.synthetic import Synthetic
-from unmasked.evaluation import ExactPosterior, same_size_masks
+from unmasked.evaluation import ExactPosterior
+from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.metrics import log_likelihoods
 
 METHODS: dict[str, dict[str, Any]] = {"RealX()": {}, "RealX(search=True)": {"search": True}}
