@@ -13,7 +13,7 @@ import pytest
 from small_tables import frame, mixed, quick, quick_evaluator
 from typer.testing import CliRunner
 
-from unmasked import DataWarning, Explanation
+from unmasked import DataWarning, Explanation, MissingExtra
 from unmasked.cli import app
 from unmasked.evaluation import Scores
 from unmasked.jobs.advice import advice, advice_for_new_rows, edge_sentences, sets_sentences
@@ -25,6 +25,7 @@ from unmasked.jobs.predictions import (
     write_predictions,
 )
 from unmasked.jobs.saved import tell_of_replacing
+from unmasked.jobs.table import _evaluator
 from unmasked.metrics import Interval
 from unmasked.report.page import Section, render
 
@@ -105,6 +106,19 @@ def test_files_are_the_same_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(columns.filter(like="shown_"), predictions().shown, rtol=1e-4)
     likeliest = found[["probability"]].to_numpy()[:, 0]
     np.testing.assert_allclose(likeliest, predictions().shown.max(1), rtol=1e-4)
+
+
+def test_an_evaluator_that_needs_an_extra_is_not_needed_to_predict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: Any, **__: Any) -> Any:
+        raise MissingExtra("skops", "sklearn-saving", "this evaluator")
+
+    monkeypatch.setattr("unmasked.jobs.table.EvalX.load", load)
+    with pytest.warns(DataWarning, match="skops.* own predictor predicts"):
+        assert _evaluator(tmp_path, "cpu", needed=False) is None
+    with pytest.raises(MissingExtra):
+        _evaluator(tmp_path, "cpu", needed=True)
 
 
 # ---------------------------------------------------------------------- examples

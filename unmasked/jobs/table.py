@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from unmasked.data.tables import (
 from unmasked.engine import Training
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
-from unmasked.errors import InputError, OutputError
+from unmasked.errors import DataWarning, InputError, MissingExtra, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
@@ -241,7 +242,7 @@ def explain_new_rows(
     prepare_folder(folder, writes=_WRITES)
     tell_of_replacing(folder, command)
     explanation = explainer.explain(X, sparsity=price)
-    evaluator = None if beside is None else EvalX.load(beside, device=device)
+    evaluator = None if beside is None else _evaluator(beside, device, needed=target is not None)
     y = None if target is None else table[target]
     scores = None if evaluator is None or y is None else evaluator.evaluate(explanation, X, y)
     predictions = predict(explainer, evaluator, explanation, X, y, sparsity=price)
@@ -278,6 +279,20 @@ def explain_new_rows(
         )
         (part / "results.json").write_text(to_json(results), encoding="utf-8")
     return TableResult(results, summary, scores, folder)
+
+
+def _evaluator(folder: Path, device: str, *, needed: bool) -> EvalX | None:
+    """The saved evaluator; where it only predicts, nobody has to install what it was saved with."""
+    try:
+        return EvalX.load(folder, device=device)
+    except MissingExtra as error:
+        if needed:
+            raise
+        warnings.warn(
+            DataWarning(f"{error} Until then the explainer's own predictor predicts."),
+            stacklevel=2,
+        )
+        return None
 
 
 def _check_apart(path: Path, folder: Path) -> None:
