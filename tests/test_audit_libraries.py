@@ -361,10 +361,25 @@ def test_to_shap_holds_probabilities_or_masks() -> None:
     np.testing.assert_array_equal(found.data, ASKED.to_numpy())
     assert found.feature_names == FEATURES
     assert found.output_names == "probability of being shown"
-    assert (found.base_values == 0).all()
+    assert found.base_values is None  # chances do not add up to a prediction
     masks = ours(probabilities=None).to_shap()
     np.testing.assert_array_equal(masks.values, (CHANCES > 0.5).astype(float))
     assert masks.output_names == "shown"
+
+
+def test_without_data_shap_gets_the_values_that_are_known() -> None:
+    np.testing.assert_array_equal(ours().with_values(X).to_shap().data, ASKED.to_numpy())
+    np.testing.assert_array_equal(ours().with_values(X)[5:9].to_shap().data, ASKED.to_numpy()[5:9])
+
+
+@pytest.mark.parametrize("kind", ["waterfall", "force"])
+def test_plots_that_add_up_to_a_prediction_refuse_it(kind: str) -> None:
+    from matplotlib import pyplot
+
+    options: dict[str, Any] = {"matplotlib": True} if kind == "force" else {}
+    with pytest.raises((TypeError, AttributeError)):
+        getattr(shap.plots, kind)(ours().to_shap(ASKED)[0], show=False, **options)
+    pyplot.close("all")
 
 
 def test_rows_for_shap_match_by_label_and_name() -> None:

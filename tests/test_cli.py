@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -99,12 +100,44 @@ def test_explain_writes_everything(explained, cancer):
     assert not (explained / ".checkpoint").exists()
     assert not (explained / ".unmasked.part").exists()
 
+    chances = pd.read_csv(explained / "chances.csv", index_col="row")
+    assert ((chances > 0.5) == masks.astype(bool)).to_numpy().all()
+    assert not (explained / "probabilities.csv").exists()
+
     # the saved model explains the same rows in the same way
     table = pd.read_csv(cancer)
     loaded = RealX.load(explained / "model")
     rows = table.loc[masks.index].drop(columns="diagnosis")
     assert (loaded.explain(rows).masks == masks.to_numpy()).all()
-    assert EvalX.load(explained / "evaluator").sizes_ == (0, 31)
+    evaluator = EvalX.load(explained / "evaluator")
+    assert evaluator.sizes_ == (0, 31)
+
+    # predictions are the evaluator's, and each row says what it shows in the table's own words
+    assert results["predictor"] == "EVAL-X"
+    found = pd.read_csv(explained / "predictions.csv", index_col="row")
+    classes = ["benign", "malignant"]
+    assert list(found.columns) == [
+        *(f"shown_{label}" for label in classes),
+        *(f"everything_{label}" for label in classes),
+        "predicted", "label",
+    ]  # fmt: skip
+    for name, shown in (("shown", masks.to_numpy()), ("everything", None)):
+        expected = evaluator.predict_proba(rows, shown)
+        own = found[[f"{name}_{label}" for label in classes]].to_numpy()
+        np.testing.assert_allclose(own, expected, rtol=1e-4, atol=1e-6)
+    assert (found["label"] == table.loc[found.index, "diagnosis"]).all()
+    assert (found["label"] == found["predicted"]).mean() == pytest.approx(ours["eacc"]["value"])
+    said = pd.read_csv(explained / "explanations.csv", index_col="row")
+    assert (said["size"] == masks.sum(axis=1)).all()
+    for position, row in enumerate(said.index[:20]):
+        shown = explanation.shown(position)
+        parts = [part.split(" = ") for part in said.loc[row, "shown"].split("; ")]
+        assert [name for name, _ in parts] == shown
+        for name, value in parts:
+            own = table.loc[row, name]
+            assert value == own if name == "clinic" else float(value) == own
+    assert results["sets"]["different"] == len(masks.drop_duplicates())
+    assert results["sets"]["commonest"][0]["rows"] == masks.value_counts().iloc[0]
 
 
 def test_report_is_self_contained(explained):
@@ -116,6 +149,13 @@ def test_report_is_self_contained(explained):
     assert not page.tags & {"script", "link", "iframe"}
     assert "http" not in text
     assert text.index("REAL-X shows") < text.index("How good is it?")  # words come first
+    assert text.count('<article class="card">') == 10
+    said = pd.read_csv(explained / "explanations.csv", index_col="row")
+    right = said[said["predicted"] == said["label"]]
+    first = int(text.split("<h3>Row ")[1].split("<")[0])  # among the surest that are right
+    assert right.loc[first, "probability"] == right["probability"].max()
+    for sentence in json.loads((explained / "results.json").read_text("utf-8"))["summary"]:
+        assert text.count(escape(sentence, quote=False)) == 1  # each remark once
 
 
 def test_new_rows_with_a_saved_model(explained, cancer, tmp_path):
@@ -130,6 +170,9 @@ def test_new_rows_with_a_saved_model(explained, cancer, tmp_path):
     other = shutil.copytree(explained, tmp_path / "other-model")
     done = run("explain", "--model", explained, unlabelled, "--out", other, code=2)
     assert "holds a model of its own and its results" in " ".join(done.stderr.split())
+    said = pd.read_csv(tmp_path / "new-explained" / "explanations.csv", index_col="row")
+    assert len(said) == 25
+    assert "label" not in said
     masks = pd.read_csv(tmp_path / "new-explained" / "masks.csv", index_col="row")
     loaded = RealX.load(explained / "model")
     assert (loaded.explain(new.drop(columns="diagnosis")).masks == masks.to_numpy()).all()
@@ -160,6 +203,8 @@ def test_new_rows_with_a_saved_model(explained, cancer, tmp_path):
     )  # fmt: skip
     metrics = json.loads(done.stdout)["rows"][0]["metrics"]
     assert metrics["eacc"]["value"] > 0.5
+    labels = pd.read_csv(tmp_path / "scored" / "predictions.csv")["label"]
+    assert labels.tolist() == new["diagnosis"].tolist()
 
 
 def test_quiet_prints_nothing(tmp_path, cancer):
@@ -180,7 +225,7 @@ def test_same_seed_same_masks(tmp_path):
             "explain", path, "--target", "target", "--epochs", 3, "--sparsity", 0.5,
             "--out", tmp_path / name, "--seed", 5, "--quiet",
         )  # fmt: skip
-    one, two = ((tmp_path / name / "probabilities.csv").read_text() for name in "ab")
+    one, two = ((tmp_path / name / "chances.csv").read_text() for name in "ab")
     assert one == two
 
 
@@ -223,7 +268,7 @@ def test_killed_explain_resumes_to_the_same_result(tmp_path, cancer):
     process.wait()
     assert not (tmp_path / "broken" / "masks.csv").exists()
     run(*arguments, tmp_path / "broken")
-    for name in ("masks.csv", "probabilities.csv"):
+    for name in ("masks.csv", "chances.csv", "predictions.csv", "explanations.csv"):
         assert (tmp_path / "whole" / name).read_text() == (tmp_path / "broken" / name).read_text()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,13 +101,151 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> No
 
 def test_repr_is_one_readable_line() -> None:
     assert repr(example()) == (
-        "<Explanation of 4 rows × 3 features, 50% shown (0 to 3 a row); "
+        "<Explanation of 4 rows × 3 features, 50% shown (0 to 3 a row) in 4 different sets; "
         "most often: âge 75%, dose (mg/kg) 50%, 体重 25%>"
     )
     assert repr(example()[:0]) == "<Explanation of 0 rows × 3 features>"
     many = Explanation(np.ones((1200, 400)))
     assert repr(many).startswith("<Explanation of 1,200 rows × 400 features, 100% shown")
+    assert repr(many).endswith("every feature for every row: nothing was chosen>")
     assert len(repr(many)) < 160
+    assert "different sets" not in repr(example()[:1])  # one row has one set, which says nothing
+
+
+def test_one_choice_for_all_rows_is_called_so() -> None:
+    same = "the same 2 of 3 features for every row (âge, dose (mg/kg)): a choice for all rows, not"
+    assert same in repr(example(masks=np.tile(MASKS[1], (4, 1))))
+    assert repr(example(masks=MASKS & False)).endswith("0% shown: nothing in any row>")
+    wide = Explanation(np.tile(np.arange(500) < 400, (3, 1)))
+    assert "x7, x8 and 392 more" in repr(wide)
+    assert len(repr(wide)) < 200
+
+
+def test_the_sets_of_features_are_counted() -> None:
+    masks = MASKS[[0, 1, 3, 1, 0, 1]]
+    sets = Explanation(masks, feature_names=NAMES).feature_sets()
+    assert sets["features"].tolist() == [tuple(NAMES[:2]), tuple(NAMES[:1]), tuple(NAMES)]
+    assert sets["size"].tolist() == [2, 1, 3]
+    assert sets["rows"].tolist() == [3, 2, 1]
+    assert sets["share"].tolist() == [3 / 6, 2 / 6, 1 / 6]
+    assert len(Explanation(np.zeros((0, 3))).feature_sets()) == 0
+    assert Explanation(np.zeros((5, 0))).feature_sets()["rows"].tolist() == [5]
+
+
+@pytest.mark.parametrize("features", [1, 8, 9, 63, 64, 65, 200])
+def test_sets_of_any_width_are_those_that_a_dictionary_finds(features: int) -> None:
+    random = np.random.default_rng(features)
+    kinds = random.random((7, features)) < 0.5
+    masks = kinds[random.integers(0, 7, 300)]
+    masks[0, -1] = ~masks[0, -1]
+    counts = Counter(tuple(row) for row in masks.tolist())
+    sets = Explanation(masks).feature_sets()
+    assert sorted(sets["rows"], reverse=True) == sets["rows"].tolist()
+    names = Explanation(masks).feature_names
+    found = [tuple(name in shown for name in names) for shown in sets["features"]]
+    assert dict(zip(found, sets["rows"], strict=True)) == counts
+
+
+# ---------------------------------------------------------------------- values
+
+TABLE = pd.DataFrame(
+    {
+        "体重": [71.5, np.nan, 80.0, 66.25],
+        "âge": [51, 30, 44, 72],
+        "town": ["Ulm", "Graz", "Łódź", "Ulm"],
+        "dose (mg/kg)": pd.to_datetime(["2024-12-31", "2025-01-01", "2025-01-02", "2025-01-03"]),
+    },
+    index=INDEX,
+)
+
+
+def test_a_row_says_what_it_shows_with_its_values() -> None:
+    assert example().shown(1) == ["âge", "dose (mg/kg)"]  # no values are known
+    known = example().with_values(TABLE)
+    assert known.shown(0) == ["âge = 51"]
+    assert known.shown(-1) == ["âge = 72", "dose (mg/kg) = 2025-01-03", "体重 = 66.25"]
+    assert known.shown(2) == []
+    chances = example(probabilities=CHANCES[:, ::-1].copy()).with_values(TABLE)
+    assert chances.shown(1) == ["dose (mg/kg) = 2025-01-01", "âge = 30"]  # most probable first
+    turned = example().with_values(TABLE.iloc[::-1])  # by label and name, not by position
+    assert turned.shown(0) == ["âge = 51"]
+    with pytest.raises(InputError, match="between 0 and 3 but is 4"):
+        known.shown(4)
+
+
+def test_values_follow_their_rows() -> None:
+    known = example().with_values(TABLE)
+    for some in (known[1:], known[[1, 2, 3]], known[np.array([False, True, True, True])]):
+        assert some.shown(0) == ["âge = 30", "dose (mg/kg) = 2025-01-01"]
+        assert some.top(3).shown(0)[-1] == "体重 = missing"
+    arrays = Explanation(MASKS).with_values(np.arange(12).reshape(4, 3) / 3)
+    assert arrays.shown(3) == ["x1 = 3", "x2 = 3.33333", "x3 = 3.66667"]
+
+
+def test_values_stay_as_they_were_explained() -> None:
+    table = TABLE.copy()
+    known = example().with_values(table)
+    table.loc["Zoë", "âge"] = -1
+    table["âge"] = 0
+    assert known.shown(0) == ["âge = 51"]
+
+
+@pytest.mark.parametrize("wrong", [TABLE.iloc[:2], TABLE[["âge"]], np.zeros((4, 2)), np.zeros(3)])
+def test_values_of_other_rows_are_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"explained rows|3 features"):
+        example().with_values(wrong)
+
+
+def test_several_columns_of_one_feature_are_named() -> None:
+    from unmasked.featurevalues import FeatureValues
+
+    table = pd.DataFrame({"low": [80.5], "sex": ["f"], "high": [120]})
+    grouped = Explanation(
+        [[True, True]], feature_names=["pressure", "sex"], values=FeatureValues.of(table, (0, 1, 0))
+    )
+    assert grouped.shown(0) == ["pressure = low 80.5, high 120", "sex = f"]
+    wide = FeatureValues.of(pd.DataFrame(np.arange(9.0)[None]), (0,) * 9)
+    assert Explanation([[True]], values=wide).shown(0)[0].endswith("5 5, and 3 more")
+    with pytest.raises(InputError, match="2 features but are of 1 rows and 1 features"):
+        Explanation([[True, True]], values=wide)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([2100, 51], ["2100", "51"]),
+        ([2100.0, np.nan], ["2100", "missing"]),
+        ([0.1, 1234567.891, 1e-7, 1e20, -0.5, 2.0**60], None),
+        (np.array([0.1, 2.5], dtype=np.float32), ["0.1", "2.5"]),
+        (["01", None, "a; b"], ["01", "missing", "a; b"]),
+        ([True, False], ["True", "False"]),
+        (pd.array([3, None], dtype="Int64"), ["3", "missing"]),
+        (pd.Categorical(["high", None]), ["high", "missing"]),
+        (pd.period_range("2024-01", periods=2, freq="M"), ["2024-01", "2024-02"]),
+        (pd.DatetimeIndex(["2024-01-01", None]), ["2024-01-01", "missing"]),
+        (pd.date_range("2024-01-01", periods=1, tz="UTC"), ["2024-01-01 00:00:00+00:00"]),
+    ],
+)
+def test_values_are_written_as_their_user_writes_them(values: Any, expected: Any) -> None:
+    from unmasked.featurevalues import value_texts
+
+    series = pd.Series(values)
+    exact = value_texts(series, exact=True)
+    if expected is None:
+        assert [float(text) for text in exact] == series.tolist()  # nothing is lost
+        short = ["0.1", "1234567.89", "1e-07", "1e+20", "-0.5", "1.15292e+18"]
+        assert value_texts(series) == short
+    else:
+        assert value_texts(series) == exact == expected
+
+
+def test_the_file_holds_no_values(tmp_path: Path) -> None:
+    example().with_values(TABLE).save(tmp_path / "some.npz")
+    with np.load(tmp_path / "some.npz", allow_pickle=False) as file:
+        assert set(file.files) == {"header", "masks", "probabilities", "feature_names", "index"}
+    loaded = Explanation.load(tmp_path / "some.npz")
+    assert loaded.values is None
+    assert loaded.with_values(TABLE).shown(0) == ["âge = 51"]
 
 
 # ---------------------------------------------------------------------- cutting
@@ -186,6 +325,14 @@ def test_a_row_is_drawn_on_the_given_axes(ax: Any) -> None:
     assert ax.get_title() == "row b"
     shown, hidden = ax.patches[0].get_facecolor(), ax.patches[2].get_facecolor()
     assert shown != hidden
+
+
+def test_a_row_is_drawn_with_its_values(ax: Any) -> None:
+    town = TABLE.rename(columns={"体重": "-", "town": "体重"}).assign(**{"体重": "x" * 50})
+    example().with_values(town).plot(0, ax=ax)
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["âge = 51", "dose (mg/kg) = 2024-12-31", f"体重 = {'x' * 27}…"]
+    ax.figure.canvas.draw()
 
 
 def test_all_rows_are_drawn_on_the_given_axes(ax: Any) -> None:

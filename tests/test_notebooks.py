@@ -82,6 +82,21 @@ def test_an_explanation_draws_its_first_rows_and_most_shown_features() -> None:
     assert len(html) < 30_000
 
 
+def test_an_explanation_that_knows_its_rows_draws_their_values() -> None:
+    masks = np.tile([True, False], (9, 1))
+    known = Explanation(masks, feature_names=["age", "dose"]).with_values(
+        np.array([[EVIL * 2, 7.5]] * 9, dtype=object)
+    )
+    root = parsed(known._repr_html_())
+    cells = texts(root, "td")
+    assert cells[:2] == ["100%", "0%"]
+    assert cells[2:4] == [f"{EVIL[:23]}…", "7.5"]
+    assert ["background" in cell.get("style", "") for cell in root.iter("td")][2:4] == [True, False]
+    told = texts(root, "div")
+    assert "the same 1 of 2 features for every row (age): a choice for all rows" in told[1]
+    assert told[-1] == "filled: shown; in the cells: the rows' values; 1 more rows."
+
+
 def test_an_explanation_of_masks_alone_of_nothing_and_of_images() -> None:
     masks = Explanation(np.eye(3, dtype=bool))
     assert texts(parsed(masks._repr_html_()), "td")[3:6] == ["●", "", ""]

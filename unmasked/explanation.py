@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import shap
     from matplotlib.axes import Axes
 
+    from unmasked.featurevalues import FeatureValues
+
 _FORMAT, _VERSION = "unmasked-explanation", 1
 # What numpy, zip and zlib raise on files that are damaged, or not ours (an .npy is no archive).
 _UNREADABLE = (
@@ -40,10 +42,14 @@ class Explanation:
     index : one label for each row (a DataFrame's index), 0, 1, 2, … by default.
     about : where it comes from, such as ``{"method": "REAL-X", "sparsity": 0.1}``.
     pixels : (height, width), the feature of each pixel, where the rows are images; else None.
+    values : what the rows hold, where that is known, to stand beside the features' names. A
+        DataFrame that is explained is known, as it was when it was explained, without a copy in
+        pandas 3; for other rows use `with_values`. Files written by `save` hold no values.
 
     >>> e = Explanation([[True, False], [True, True]], feature_names=["age", "dose"])
-    >>> e
-    <Explanation of 2 rows × 2 features, 75% shown (1 to 2 a row); most often: age 100%, dose 50%>
+    >>> e  # doctest: +NORMALIZE_WHITESPACE
+    <Explanation of 2 rows × 2 features, 75% shown (1 to 2 a row) in 2 different sets;
+    most often: age 100%, dose 50%>
     >>> e.to_frame()
         age   dose
     0  True  False
@@ -56,6 +62,7 @@ class Explanation:
     index: NDArray[Any]
     about: dict[str, Any] = field(default_factory=dict)
     pixels: NDArray[np.int64] | None = None
+    values: FeatureValues | None = None
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class Explanation:
         index: ArrayLike | None = None,
         about: dict[str, Any] | None = None,
         pixels: ArrayLike | None = None,
+        values: FeatureValues | None = None,
     ) -> None:
         shown = _masks(masks)
         rows, features = shown.shape
@@ -89,6 +97,11 @@ class Explanation:
         object.__setattr__(self, "index", labels)
         object.__setattr__(self, "about", dict(about or {}))
         object.__setattr__(self, "pixels", None if pixels is None else _pixels(pixels, features))
+        if values is not None:
+            from unmasked.featurevalues import check_values
+
+            check_values(values, rows, features)
+        object.__setattr__(self, "values", values)
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -105,6 +118,7 @@ class Explanation:
             self.index[chosen],
             self.about,
             self.pixels,
+            None if self.values is None else self.values.take(chosen),
         )
 
     @property
@@ -129,7 +143,80 @@ class Explanation:
         np.put_along_axis(masks, order, True, axis=1)
         about = {**self.about, "top": int(k)}
         return Explanation(
-            masks, self.probabilities, self.feature_names, self.index, about, self.pixels
+            masks,
+            self.probabilities,
+            self.feature_names,
+            self.index,
+            about,
+            self.pixels,
+            self.values,
+        )
+
+    def with_values(self, X: Any) -> Explanation:
+        """The same beside the values of the explained rows.
+
+        X : the rows, with one column for each feature. A DataFrame is matched by its row labels
+            and column names, so it may hold more; an array by position.
+
+        >>> e = Explanation([[True, False]], feature_names=["age", "dose"])
+        >>> e.with_values([[51, 0.5]]).shown(0)
+        ['age = 51']
+        """
+        import pandas as pd
+
+        from unmasked.featurevalues import FeatureValues
+        from unmasked.shapdata import matched_rows, table_data
+
+        if self.pixels is not None:
+            raise InputError("this explanation is of images, which have no values to name.")
+        table = (
+            matched_rows(X, self.index, self.feature_names)
+            if isinstance(X, pd.DataFrame)
+            else pd.DataFrame(table_data(X, self.index, self.feature_names))
+        )
+        return Explanation(
+            self.masks,
+            self.probabilities,
+            self.feature_names,
+            self.index,
+            self.about,
+            values=FeatureValues.of(table, range(table.shape[1])),
+        )
+
+    def shown(self, row: int) -> list[str]:
+        """What one row, a position, shows: "age = 51" for each feature, the most probable first.
+
+        Without values (see `with_values`) the names alone.
+        """
+        from unmasked.featurevalues import shown_texts
+
+        one = self[self._position(row)]
+        return shown_texts(one.masks, one.probabilities, one.feature_names, one.values)[0]
+
+    def feature_sets(self) -> pd.DataFrame:
+        """Which sets of features are shown, the commonest first; one line means one for all rows.
+
+        Columns: ``features`` (a tuple of names), ``size``, ``rows`` (how many show exactly these)
+        and ``share`` of the rows.
+
+        >>> Explanation([[1, 0], [1, 1], [1, 0]], feature_names=["age", "dose"]).feature_sets()
+              features  size  rows     share
+        0       (age,)     1     2  0.666667
+        1  (age, dose)     2     1  0.333333
+        """
+        import pandas as pd
+
+        from unmasked.featuresets import count_sets
+
+        first, counts = count_sets(self.masks)
+        names = np.array(self.feature_names, dtype=object)
+        return pd.DataFrame(
+            {
+                "features": [tuple(names[self.masks[row]].tolist()) for row in first],
+                "size": self.sizes[first],
+                "rows": counts,
+                "share": counts / max(1, len(self)),
+            }
         )
 
     def pixel_masks(self) -> NDArray[np.bool_]:
@@ -151,11 +238,14 @@ class Explanation:
         """As a ``shap.Explanation``, for SHAP's plots; needs ``pip install "unmasked[compare]"``.
 
         Its values are the probabilities of being shown, (rows, features); 0 and 1 where only masks
-        are known. They are no Shapley values: base values are 0, and a row's sum is the number of
-        features that is shown on average, not a prediction.
+        are known. They are no Shapley values: a row's sum is the number of features that is shown
+        on average, not a prediction. So there are no base values, and plots that add up to a
+        prediction (waterfall, force, decision) refuse it; the others (bar, beeswarm, heatmap) work,
+        but write "SHAP value" at an axis of probabilities: name it with ``ax.set_xlabel``.
 
         data : the explained rows, which colour SHAP's plots. A DataFrame is matched by its row
-            labels and column names, so it may hold more; an array by position. Of images,
+            labels and column names, so it may hold more; an array by position; without it the
+            values that the explanation knows. Of images,
             (rows, channels, height, width); then values are (rows, height, width, 1, 1), a
             pixel's those of its feature, as SHAP's image plot takes them.
         """
@@ -172,14 +262,14 @@ class Explanation:
             rows = None if data is None else image_data(data, len(self), self.pixels.shape)
             return shap.Explanation(
                 values[:, self.pixels][..., None, None],  # one channel, one output
-                base_values=np.zeros(len(self)),
                 data=rows,
                 output_names=[output],
             )
+        if data is None and self.values is not None and self.values.one_column_each:
+            data = self.values.table.to_numpy()
         rows = None if data is None else table_data(data, self.index, self.feature_names)
         return shap.Explanation(
             values,
-            base_values=np.zeros(len(self)),
             data=rows,
             feature_names=self.feature_names,
             output_names=output,
@@ -195,14 +285,15 @@ class Explanation:
     ) -> Axes:
         """One row as bars, or all rows as a heat map; draws on ``ax`` and returns it.
 
-        ``row`` is a position. At most ``most`` features are drawn, the most often shown first.
+        ``row`` is a position. At most ``most`` features are drawn, the most often shown first; in
+        a row's bars with its values, where they are known.
         With images, ``image`` (channels, height, width) is drawn with the row's selection over it;
         without a row, how often each pixel is shown.
         """
         from unmasked import plots
 
-        if row is not None and not -len(self) <= row < len(self):
-            raise InputError(f"row must lie between 0 and {len(self) - 1} but is {row}.")
+        if row is not None:
+            self._position(row)
         if image is not None and row is None:
             raise InputError("image= needs the row that it is the image of; give plot(row, …).")
         if self.pixels is not None:
@@ -232,7 +323,20 @@ class Explanation:
             title=f"row {self.index[row]}",
             ax=ax,
             most=most,
+            values=self._values_of(row),
         )
+
+    def _position(self, row: int) -> int:
+        if not -len(self) <= row < len(self):
+            raise InputError(f"row must lie between 0 and {len(self) - 1} but is {row}.")
+        return row
+
+    def _values_of(self, row: int) -> list[str] | None:
+        """A row's value of each feature, where they are known."""
+        if self.values is None:
+            return None
+        where = np.array([row])
+        return [self.values.texts(i, where)[0] for i in range(len(self.feature_names))]
 
     def save(self, path: str | Path) -> None:
         """Write one ``.npz`` file that `load` and ``numpy.load`` read."""
@@ -304,20 +408,24 @@ class Explanation:
             self.feature_names,
             self.index,
             self.pixels,
+            self.values,
         )
 
     def _summary(self) -> str:
         rows, features = self.masks.shape
         text = f"Explanation of {rows:,} rows × {features:,} features"
-        if rows and features:
-            sizes, rates = self.sizes, self.masks.mean(0)
-            first = np.argsort(-rates, kind="stable")[:5]
-            often = ", ".join(f"{self.feature_names[i]} {rates[i]:.0%}" for i in first)
-            text += (
-                f", {self.fraction:.0%} shown ({sizes.min()} to {sizes.max()} a row); "
-                f"most often: {often}"
-            )
-        return text
+        if not (rows and features):
+            return text
+        from unmasked.featuresets import count_sets, one_set_text, same_for_all
+
+        text += f", {self.fraction:.0%} shown"
+        if same_for_all(self.masks):
+            return f"{text}: {one_set_text(self.masks[0], self.feature_names, 'row')}"
+        sizes, rates = self.sizes, self.masks.mean(0)
+        first = np.argsort(-rates, kind="stable")[:5]
+        often = ", ".join(f"{self.feature_names[i]} {rates[i]:.0%}" for i in first)
+        sets = f" in {len(count_sets(self.masks)[0]):,} different sets" if rows > 1 else ""
+        return f"{text} ({sizes.min()} to {sizes.max()} a row){sets}; most often: {often}"
 
 
 def _pixels(pixels: ArrayLike, features: int) -> NDArray[np.int64]:

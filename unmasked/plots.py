@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN, HIDDEN, ACCENT, MUTED = "#20639b", "#edf1f5", "#c8553d", "#9aa5b1"
 _MOST_ROWS = 2000  # more rows than pixels only blur a heat map
+_VALUE_WIDTH = 28  # characters of a value beside a name
 _NEAR = 0.12  # points of a path closer than this share of its length would share a place for labels
 
 
@@ -41,6 +42,16 @@ def literal(name: str) -> str:
     return name.replace("$", r"\$")
 
 
+def shorten(text: str, width: int) -> str:
+    """A text on one line, cut where it is longer than ``width``.
+
+    >>> shorten("a long story", 6), shorten("short", 6)
+    ('a lon…', 'short')
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
+
+
 def one_row(
     probabilities: NDArray[Any],
     mask: NDArray[np.bool_],
@@ -49,15 +60,24 @@ def one_row(
     title: str,
     ax: Axes | None = None,
     most: int = 30,
+    values: Sequence[str] | None = None,
 ) -> Axes:
-    """Bars of one row's selection probabilities; shown features are filled."""
+    """Bars of one row's selection probabilities; shown features are filled.
+
+    values : the row's value of each feature, written beside its name.
+    """
     order = np.argsort(-np.asarray(probabilities), kind="stable")[:most]
-    ax = axes(ax, 5.0, 0.6 + 0.26 * len(order))
+    ax = axes(ax, 5.0 if values is None else 6.0, 0.6 + 0.26 * len(order))
+    labels = list(names)
+    if values is not None:
+        labels = [
+            f"{name} = {shorten(v, _VALUE_WIDTH)}" for name, v in zip(names, values, strict=True)
+        ]
     colours = [SHOWN if mask[i] else MUTED for i in order]
     positions = np.arange(len(order))
     ax.barh(positions, np.asarray(probabilities)[order], color=colours, height=0.7)
     ax.axvline(0.5, color="black", linewidth=0.8, linestyle=":")
-    ax.set_yticks(positions, [literal(names[i]) for i in order])
+    ax.set_yticks(positions, [literal(labels[i]) for i in order])
     ax.invert_yaxis()
     ax.set_xlim(0, 1)
     ax.set_xlabel("probability of being shown (shown above ½)")

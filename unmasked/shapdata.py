@@ -15,7 +15,7 @@ from unmasked.errors import InputError
 def table_data(data: Any, index: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
     """The explained rows, (rows, features), from a table that holds them."""
     if isinstance(data, pd.DataFrame):
-        data = _taken(data, index, list(names))
+        data = matched_rows(data, index, names)
     values = np.asarray(data)
     if values.shape != (len(index), len(names)):
         raise InputError(
@@ -36,8 +36,9 @@ def image_data(data: Any, rows: int, size: tuple[int, ...]) -> NDArray[Any]:
     return np.moveaxis(values, 1, -1)
 
 
-def _taken(data: pd.DataFrame, index: NDArray[Any], names: list[str]) -> pd.DataFrame:
+def matched_rows(data: pd.DataFrame, index: NDArray[Any], names: Sequence[str]) -> pd.DataFrame:
     """Rows by label and columns by name, where the table has them; else as they are."""
+    names = list(names)
     data = data.rename(columns=str)
     if set(names) <= set(data.columns):
         data = data[names]

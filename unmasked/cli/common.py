@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -19,6 +20,7 @@ from unmasked.errors import InputError, OutputError, UnmaskedError, UnmaskedWarn
 
 if TYPE_CHECKING:
     from unmasked.engine.progress import Show
+    from unmasked.evaluation import Scores
 
 Seed = Annotated[int, typer.Option(help="Everything random follows from this number.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
@@ -31,10 +33,13 @@ Epochs = Annotated[
 
 @contextmanager
 def one_sentence_errors(resume_hint: str = "") -> Iterator[None]:
-    """User errors become one sentence and exit code 2; Ctrl-C becomes exit code 130."""
+    """User errors become one sentence and exit code 2; Ctrl-C becomes exit code 130.
+
+    Warnings become notes, each said once, from however many places it comes.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("default", UnmaskedWarning)
-        warnings.showwarning = _show
+        warnings.showwarning = _Notes()
         try:
             yield
         except UnmaskedError as error:
@@ -72,16 +77,24 @@ def only_run(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _show(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    if issubclass(category, UnmaskedWarning):
-        typer.echo(f"note: {message}", err=True)
+class _Notes:
+    """Prints each of our warnings once; stands in for ``warnings.showwarning``."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def __call__(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, UnmaskedWarning) and str(message) not in self._printed:
+            self._printed.add(str(message))
+            typer.echo(f"note: {message}", err=True)
 
 
 def command_line() -> str:
@@ -145,6 +158,11 @@ def say(
         for line in more:
             typer.echo(line)
         typer.echo(f"\n{end}")
+
+
+def without_remarks(scores: Scores) -> Scores:
+    """Scores to be printed below a summary, which holds their remarks."""
+    return replace(scores, remarks=[])
 
 
 def read_sparsity(text: str) -> float | list[float] | str:

@@ -21,6 +21,7 @@ from unmasked.cli.common import (
     read_sparsity,
     say,
     shown,
+    without_remarks,
 )
 from unmasked.errors import InputError
 
@@ -66,8 +67,9 @@ def explain(
 ) -> None:
     """Which columns does each row's outcome rest on? Train, explain, check and report.
 
-    Splits the table, trains REAL-X and EVAL-X, explains the test rows, and writes masks, the
-    fitted model, results.json, plots and report.html. With --model, explains new rows instead.
+    Splits the table, trains REAL-X and EVAL-X, explains the test rows, and writes what is shown of
+    each with its values, predictions, masks, the fitted model, results.json, plots and
+    report.html. With --model, explains new rows instead.
     """
     folder = table.with_name(f"{table.stem}-explained") if out is None else out
     with one_sentence_errors(RESUME), only_run(folder):
@@ -115,8 +117,9 @@ def explain(
         say(
             result.results,
             result.summary,
-            f"Report: {folder / 'report.html'}   masks: {folder / 'masks.csv'}",
+            f"Report: {folder / 'report.html'}   rows: {folder / 'explanations.csv'}   "
+            f"predictions: {folder / 'predictions.csv'}",
             json=json,
             quiet=quiet,
-            more=[] if result.scores is None else [f"\n{result.scores}"],
+            more=[] if result.scores is None else [f"\n{without_remarks(result.scores)}"],
         )

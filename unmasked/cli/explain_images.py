@@ -21,6 +21,7 @@ from unmasked.cli.common import (
     read_sparsity,
     say,
     shown,
+    without_remarks,
 )
 from unmasked.errors import InputError
 
@@ -152,7 +153,7 @@ def explain_images(
             f"masks: {target / 'masks'}",
             json=json,
             quiet=quiet,
-            more=[] if result.scores is None else [f"\n{result.scores}"],
+            more=[] if result.scores is None else [f"\n{without_remarks(result.scores)}"],
         )
 
 

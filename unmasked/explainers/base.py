@@ -24,6 +24,7 @@ from unmasked.engine import Data, Method, Settings, fit, restart_seeds
 from unmasked.errors import InputError
 from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
 from unmasked.explanation import Explanation
+from unmasked.featurevalues import FeatureValues
 from unmasked.masking import Masker
 from unmasked.networks import MLP, Factory
 from unmasked.pixels import ForImages, Pixels
@@ -228,12 +229,24 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             index,
             {"method": self.title, **self._sampler.named(setting.level)},
             images,
+            self._values(X),
         )
 
-    def _predict_proba(self, X: Table, level: float | None) -> NDArray[np.float64]:
+    def _values(self, X: Table) -> FeatureValues | None:
+        """The explained rows' values, where a table with named columns came."""
+        if not (isinstance(X, pd.DataFrame) and isinstance(self.columns_, Columns)):
+            return None
+        return FeatureValues.of(X, self.columns_.feature_of)
+
+    def _predict_proba(
+        self, X: Table, level: float | None, *, everything: bool = False
+    ) -> NDArray[np.float64]:
         matrix = self._matrix(X)
         setting = self._setting(level)
-        masks = self._select(self._run(setting.selector, matrix), setting)
+        if everything:
+            masks = np.ones((len(matrix), self._sizes[1]), dtype=bool)
+        else:
+            masks = self._select(self._run(setting.selector, matrix), setting)
         return self._probabilities(setting.predictor, matrix, masks).astype(np.float64)
 
     @abstractmethod

@@ -88,6 +88,11 @@ class Priced(Explainer):
         """
         return self._explain(X, sparsity)
 
-    def predict_proba(self, X: Table, *, sparsity: float | None = None) -> NDArray[np.float64]:
-        """Class probabilities from the shown features alone, under the explainer's predictor."""
-        return self._predict_proba(X, sparsity)
+    def predict_proba(
+        self, X: Table, *, sparsity: float | None = None, everything: bool = False
+    ) -> NDArray[np.float64]:
+        """Class probabilities from the shown features alone, under the explainer's predictor.
+
+        ``everything``: from all features instead.
+        """
+        return self._predict_proba(X, sparsity, everything=everything)

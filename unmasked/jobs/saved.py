@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,38 @@ def tell_of_other_training(out: Path, own: Path) -> None:
             ),
             stacklevel=2,
         )
+
+
+def tell_of_replacing(out: Path, command: str) -> None:
+    """Say that results of another command will be replaced, and what they are.
+
+    ``command`` is what makes the new ones: the same again replaces its own.
+    """
+    try:
+        results = json.loads((out / RESULTS).read_text(encoding="utf-8"))
+        earlier = str(results["command"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if earlier != command:
+        warnings.warn(
+            DataWarning(
+                f"{out} holds earlier results ({_described(results)}, by `{earlier}`), which are "
+                "replaced when this run ends; to keep them, stop now and choose another folder "
+                "with --out."
+            ),
+            stacklevel=2,
+        )
+
+
+def _described(results: dict[str, Any]) -> str:
+    """What was explained in earlier results, as far as they say it."""
+    facts = [f"table {results['table']}"] if "table" in results else []
+    facts += [f"target {results['target']}"] if "target" in results else []
+    facts += [f"model {results['model']}"] if "model" in results else []
+    rows = results.get("rows")
+    settings = [row.get("setting") for row in rows] if isinstance(rows, list) else []
+    prices = [s["sparsity"] for s in settings if isinstance(s, dict) and "sparsity" in s]
+    return ", ".join([*facts, *(f"λ = {price:g}" for price in prices[:1])]) or "of another kind"
 
 
 def said_price(explainer: RealX, price: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,12 +25,29 @@ from unmasked.data.tables import (
 from unmasked.engine import Training
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
-from unmasked.errors import InputError, OutputError
+from unmasked.errors import DataWarning, InputError, MissingExtra, OutputError
 from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.scores import METRICS, ROWS
 from unmasked.explainers import RealX, stability
 from unmasked.explainers.base import check_restarts
 from unmasked.explanation import Explanation
+from unmasked.featuresets import names_text, same_for_all
+from unmasked.jobs.advice import (
+    advice,
+    advice_for_new_rows,
+    edge_sentences,
+    sets_results,
+    sets_sentences,
+)
+from unmasked.jobs.examples import choose_examples, row_cards, rule_text
+from unmasked.jobs.predictions import (
+    EXPLANATIONS,
+    PREDICTIONS,
+    Predictions,
+    predict,
+    write_explanations,
+    write_predictions,
+)
 from unmasked.jobs.saved import (
     fitted_whole,
     model_folders,
@@ -37,6 +55,7 @@ from unmasked.jobs.saved import (
     said_path,
     said_price,
     tell_of_other_training,
+    tell_of_replacing,
 )
 from unmasked.jobs.verdicts import over_random, said_when_trained, write_tested
 from unmasked.reach import OUTSIDE
@@ -52,11 +71,12 @@ from unmasked.report.results import (
 )
 from unmasked.sparsity import check_sparsity
 
-_EXAMPLES = 3  # rows drawn one by one in the report
 _RARE = 0.1  # a class with a smaller share of the rows is spoken of
 
 
-_TABLES = ("rows.csv", "masks.csv", "probabilities.csv", "explanation.npz")
+_CHANCES = "chances.csv"
+_EARLIER_CHANCES = "probabilities.csv"  # what chances.csv was called before
+_TABLES = (EXPLANATIONS, PREDICTIONS, "rows.csv", "masks.csv", _CHANCES, "explanation.npz")
 _WRITES = (*_TABLES, "selections.png", "path.png", "report.html", "results.json")
 
 
@@ -110,6 +130,7 @@ def explain_table(
         run += f" {roles}"
     checkpoint = checkpoint_folder(folder, path.read_bytes(), run)
     tell_of_other_training(folder, checkpoint)
+    tell_of_replacing(folder, command)
     options: dict[str, Any] = {
         "training": training,
         "device": device,
@@ -122,6 +143,7 @@ def explain_table(
     evaluator = fitted_whole(EvalX(**options), *split.train, validation=split.valid)
     explanation = explainer.explain(split.test[0])
     scores = evaluator.evaluate(explanation, *split.test)
+    predictions = predict(explainer, evaluator, explanation, *split.test)
     trust = _trust(explainer, explanation, split.test[0])
     summary = _summary(explanation, scores, target, explainer) + _about_rows(split, roles)
     summary.append(_about_outside(trust, "test rows"))
@@ -144,13 +166,15 @@ def explain_table(
         "choice": explainer.reason_,
         "rows": _rows(path, explainer, evaluator, explanation, scores, split, seed),
         "remarks": scores.remarks,
+        "sets": sets_results(explanation),
+        "predictor": predictions.predictor,
         "outside": int((trust["familiarity"] < OUTSIDE).sum()),
         **({"stability": float(trust["holds"].mean())} if seeds else {}),
         "seconds": time.monotonic() - started,
     }
-    heat, path_plot, examples = _pictures(explanation, explainer, split)
-    with all_or_nothing(folder) as part:
-        _write_explanation(part, explanation, trust)
+    heat, path_plot = _pictures(explanation, explainer, split)
+    with all_or_nothing(folder, replaces=_earlier_names(folder)) as part:
+        _write_explanation(part, explanation, trust, predictions)
         explainer.save(part / "model")
         write_tested(part / "model", scores.count, "test rows", _verdict(scores))
         evaluator.save(part / "evaluator")
@@ -158,7 +182,8 @@ def explain_table(
         (part / "path.png").write_bytes(png(path_plot))
         page = _page(
             path, folder, target, summary, scores, explainer, split, results,
-            picture(heat), picture(path_plot), [(picture(a), t) for a, t in examples],
+            picture(heat), picture(path_plot), explanation,
+            _rows_section(explanation, predictions, target, seed),
         )  # fmt: skip
         (part / "report.html").write_text(page, encoding="utf-8")
         (part / "results.json").write_text(to_json(results), encoding="utf-8")
@@ -208,18 +233,19 @@ def explain_new_rows(
             raise InputError(
                 f"the column {target!r} is one of the model's features, not its target."
             )
-    explanation = explainer.explain(X, sparsity=price)
-    scores = None
-    if target is not None:
-        if beside is None:
-            raise InputError(
-                f"{model} has no saved evaluator beside it, so the rows cannot be evaluated; "
-                "leave out --target."
-            )
-        evaluator = EvalX.load(beside, device=device)
-        scores = evaluator.evaluate(explanation, X, table[target])
+    if target is not None and beside is None:
+        raise InputError(
+            f"{model} has no saved evaluator beside it, so the rows cannot be evaluated; "
+            "leave out --target."
+        )
     _check_apart(path, folder)
     prepare_folder(folder, writes=_WRITES)
+    tell_of_replacing(folder, command)
+    explanation = explainer.explain(X, sparsity=price)
+    evaluator = None if beside is None else _evaluator(beside, device, needed=target is not None)
+    y = None if target is None else table[target]
+    scores = None if evaluator is None or y is None else evaluator.evaluate(explanation, X, y)
+    predictions = predict(explainer, evaluator, explanation, X, y, sparsity=price)
     trust = _trust(explainer, explanation, X)
     summary = _new_summary(explanation, scores, explainer, price, model)
     if explainer.reach_ is not None:
@@ -230,17 +256,22 @@ def explain_new_rows(
         "model": said_path(model),
         "summary": summary,
         "rows": new_rows(path.name, explainer, price, explanation, scores),
+        "sets": sets_results(explanation),
+        "predictor": predictions.predictor,
     }
     heat = plots.heat_map(
         explanation.masks, explanation.feature_names, title="Features shown in each row"
     )
     sections = [
-        Section("What is shown?", pictures=[(picture(heat), "Each line is a row of the table.")])
+        _rows_section(explanation, predictions, target or "class", 0),
+        _sets_section(
+            explanation, "What is shown?", [(picture(heat), "Each line is a row of the table.")]
+        ),
     ]
     if scores is not None:
         sections.insert(0, Section("How good is it?", table=_score_table(scores)))
-    with all_or_nothing(folder) as part:
-        _write_explanation(part, explanation, trust)
+    with all_or_nothing(folder, replaces=_earlier_names(folder)) as part:
+        _write_explanation(part, explanation, trust, predictions)
         (part / "selections.png").write_bytes(png(heat))
         title = f"Explanations of {path.name}"
         (part / "report.html").write_text(
@@ -248,6 +279,20 @@ def explain_new_rows(
         )
         (part / "results.json").write_text(to_json(results), encoding="utf-8")
     return TableResult(results, summary, scores, folder)
+
+
+def _evaluator(folder: Path, device: str, *, needed: bool) -> EvalX | None:
+    """The saved evaluator; where it only predicts, nobody has to install what it was saved with."""
+    try:
+        return EvalX.load(folder, device=device)
+    except MissingExtra as error:
+        if needed:
+            raise
+        warnings.warn(
+            DataWarning(f"{error} Until then the explainer's own predictor predicts."),
+            stacklevel=2,
+        )
+        return None
 
 
 def _check_apart(path: Path, folder: Path) -> None:
@@ -276,14 +321,31 @@ def _about_outside(trust: pd.DataFrame, what: str) -> str:
     )
 
 
-def _write_explanation(folder: Path, explanation: Explanation, trust: pd.DataFrame) -> None:
+def _write_explanation(
+    folder: Path, explanation: Explanation, trust: pd.DataFrame, predictions: Predictions
+) -> None:
+    write_explanations(folder, explanation, predictions)
+    write_predictions(folder, explanation, predictions)
     trust.round(4).to_csv(folder / "rows.csv", index_label="row")
     masks = explanation.to_frame().astype(int)
     masks.to_csv(folder / "masks.csv", index_label="row")
-    explanation.to_frame("probabilities").round(4).to_csv(
-        folder / "probabilities.csv", index_label="row"
-    )
+    chances = explanation.to_frame("probabilities")
+    chances.round(4).to_csv(folder / _CHANCES, index_label="row")
     explanation.save(folder / "explanation.npz")
+
+
+def _earlier_names(folder: Path) -> list[str]:
+    """What an earlier version wrote of its masks under another name, and nobody else."""
+    try:
+        same = _first_line(folder / _EARLIER_CHANCES) == _first_line(folder / "masks.csv")
+    except (OSError, ValueError):
+        return []
+    return [_EARLIER_CHANCES] if same else []
+
+
+def _first_line(path: Path) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.readline()
 
 
 def _rows(
@@ -346,6 +408,7 @@ def _summary(explanation: Explanation, scores: Scores, target: str, explainer: R
     random = scores.rows["random"]["eacc"].value
     rates = explanation.masks.mean(0)
     often = [i for i in np.argsort(-rates, kind="stable")[:3] if rates[i] > 0]
+    often = [] if same_for_all(explanation.masks) else often
     names = ", ".join(f"{explanation.feature_names[i]} ({rates[i]:.0%})" for i in often)
     text = [
         f"For each test row REAL-X shows {sizes.mean():.1f} of the {features} features on average "
@@ -354,9 +417,12 @@ def _summary(explanation: Explanation, scores: Scores, target: str, explainer: R
         f"{target} with accuracy {scores['eacc']}; with everything shown it reaches "
         f"{everything:.3f}, with random features of the same number {random:.3f}.",
         _verdict(scores),
+        *sets_sentences(explanation, "test row"),
     ]
     if not explanation.masks.any():
         text.append("Nothing is shown in any row: the price λ is too high for this table.")
+    text += edge_sentences(explainer, explanation)
+    text += advice(explanation, scores, explainer, target)
     if explainer.interrupted_:
         text.append("Training was interrupted, so these are the results of a shorter run.")
     return text + scores.remarks
@@ -377,7 +443,8 @@ def _new_summary(
     rows, features = explanation.masks.shape
     text = [
         f"{rows:,} rows explained at λ = {said_price(explainer, price)}; each shows "
-        f"{explanation.sizes.mean():.1f} of the {features} features on average."
+        f"{explanation.sizes.mean():.1f} of the {features} features on average.",
+        *sets_sentences(explanation, "row"),
     ]
     if scores is None:
         text.append("They were not evaluated: that needs the true outcomes (--target).")
@@ -387,7 +454,8 @@ def _new_summary(
         f"EVAL-X predicts the outcome from what is shown with accuracy {scores['eacc']}; with "
         f"everything shown it reaches {everything:.3f}."
     )
-    return [*text, _verdict(scores), *scores.remarks]
+    text += [_verdict(scores), *advice_for_new_rows(scores, explainer, price)]
+    return [*text, *scores.remarks]
 
 
 def _score_table(scores: Scores) -> TableBlock:
@@ -399,9 +467,39 @@ def _score_table(scores: Scores) -> TableBlock:
     return TableBlock(header, rows, frozenset({0}))
 
 
-def _pictures(
-    explanation: Explanation, explainer: RealX, split: TableSplit
-) -> tuple[Any, Any, list[tuple[Any, str]]]:
+def _rows_section(
+    explanation: Explanation, predictions: Predictions, target: str, seed: int
+) -> Section:
+    """Some rows for a person to read, with their values."""
+    chosen = choose_examples(predictions, seed)
+    return Section(
+        "Rows one by one",
+        [
+            f"What is shown of a row, the most probable first, and how probable each class is from "
+            f"that and from everything, by {predictions.predictor}. {rule_text(predictions)}",
+        ],
+        cards=row_cards(explanation, predictions, chosen, target),
+        after=[f"All rows are in {EXPLANATIONS}, all probabilities in {PREDICTIONS}."],
+    )
+
+
+def _sets_section(explanation: Explanation, title: str, pictures: list[tuple[str, str]]) -> Section:
+    """How often each feature is shown, and the commonest sets of them."""
+    sets = sets_results(explanation)
+    rows = [
+        [names_text(found["features"]), f"{found['rows']:,}", f"{found['share']:.0%}"]
+        for found in sets["commonest"]
+    ]
+    more = sets["different"] - len(rows)
+    return Section(
+        title,
+        table=TableBlock(["features shown together", "rows", "share"], rows, long=True),
+        pictures=pictures,
+        after=[f"{more:,} more sets are shown less often."] if more else [],
+    )
+
+
+def _pictures(explanation: Explanation, explainer: RealX, split: TableSplit) -> tuple[Any, Any]:
     heat = plots.heat_map(
         explanation.masks,
         explanation.feature_names,
@@ -416,18 +514,7 @@ def _pictures(
         explainer.chosen_,
         score_name="log-likelihood on validation rows",
     )
-    examples = []
-    for label in explainer.classes_[:_EXAMPLES]:
-        where = np.flatnonzero(split.test[1].astype(str).to_numpy() == str(label))
-        if len(where):
-            row = int(where[0])
-            examples.append(
-                (
-                    explanation.plot(row, most=12),
-                    f"Row {explanation.index[row]} of the table, {split.target} = {label}.",
-                )
-            )
-    return heat, path, examples
+    return heat, path
 
 
 def _page(
@@ -441,7 +528,8 @@ def _page(
     results: dict[str, Any],
     heat: str,
     path_plot: str,
-    examples: list[tuple[str, str]],
+    explanation: Explanation,
+    rows_one_by_one: Section,
 ) -> str:
     counts = pd.concat([split.train[1], split.valid[1], split.test[1]]).value_counts()
     balance = ", ".join(f"{label}: {count:,}" for label, count in counts.items())
@@ -456,20 +544,23 @@ def _page(
                 f"log-likelihood in nats.{micro}",
             ],
         ),
-        Section("What is shown, and when?", pictures=[(heat, "Each line is a test row.")]),
+        rows_one_by_one,
+        _sets_section(
+            explanation, "What is shown, and when?", [(heat, "Each line is a test row.")]
+        ),
         Section(
             "How much is enough?",
             [f"λ = {explainer.sparsity_:g} was chosen: {explainer.reason_}."],
             pictures=[(path_plot, "Each point is a trained setting, judged by its own predictor.")],
         ),
-        Section("Rows one by one", pictures=examples),
         Section(
             "How it was done",
             [
                 f"{path.name}: {rows['train']:,} rows to train on, {rows['valid']:,} to validate, "
                 f"{rows['test']:,} to test. Classes of {target}: {balance}.",
-                "masks.csv holds 1 where a feature is shown; its first column is the row's number "
-                "in the table, from 0. To explain new rows with the fitted explainer:",
+                "masks.csv holds 1 where a feature is shown, chances.csv how probable it is to be "
+                "shown; the first column of each table is the row's number in yours, from 0, or "
+                "its id. To explain new rows with the fitted explainer:",
             ],
             code=f"unmasked explain --model {folder} new_rows.csv\n\n# to repeat this report\n"
             f"{results['command']}",

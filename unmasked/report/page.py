@@ -16,16 +16,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table: header cells, rows of cells, and which rows to stress."""
+    """A table: header cells, rows of cells, which rows to stress, whether first cells are long."""
 
     header: list[str]
     rows: list[list[str]]
     stressed: frozenset[int] = frozenset()
+    long: bool = False
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A class's probability, from what is shown and from everything; ``true``: it is the label."""
+
+    name: str
+    shown: float
+    everything: float
+    true: bool = False
+
+
+@dataclass(frozen=True)
+class RowCard:
+    """One row for a person: what is shown of it, with its values, and what that predicts.
+
+    ``reason`` is why it is an example, ``outcome`` what is true of it and ``right`` whether that
+    is predicted; None where it is unknown. ``more`` shown features are not listed.
+    """
+
+    title: str
+    reason: str
+    outcome: str
+    right: bool | None
+    shown: list[tuple[str, str]]
+    more: int
+    hidden: int
+    chances: list[Chance]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with paragraphs, then a table, pictures and a code block, each if given."""
+    """A heading with paragraphs, then rows, a table, pictures and a code block, each if given."""
 
     title: str
     paragraphs: list[str] = field(default_factory=list)
@@ -34,6 +63,7 @@ class Section:
     """(data URI, description) of each picture."""
     code: str = ""
     after: list[str] = field(default_factory=list)
+    cards: list[RowCard] = field(default_factory=list)
 
 
 def picture(ax: Axes) -> str:

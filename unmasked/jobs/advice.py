@@ -1,0 +1,168 @@
+"""What the summary says beside the verdict: one choice for all rows, λ at an edge, what to try."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from unmasked.evaluation import Scores
+from unmasked.explainers import RealX
+from unmasked.explanation import Explanation
+from unmasked.featuresets import count_sets, names_text, one_set_text, same_for_all
+
+_MOST_SETS = 5  # that results and reports list
+_NEARLY_ALL = 0.95  # share of the rows
+_LITTLE = 0.03  # share of the uncertainty that is there with nothing shown
+_MANY_ROWS = 2000  # of which differences that matter are seen
+_MOSTLY = 0.9  # share of the features
+_LEAK = 0.95  # AUROC of a single feature that is worth a look
+_RESTARTS = 3
+
+
+def sets_results(explanation: Explanation) -> dict[str, Any]:
+    """How many different sets of features are shown and the commonest, for ``results.json``."""
+    sets = explanation.feature_sets()
+    commonest = sets.head(_MOST_SETS).assign(features=sets["features"].map(list))
+    return {
+        "different": len(sets),
+        "commonest": commonest[["features", "rows", "share"]].to_dict("records"),
+    }
+
+
+def sets_sentences(explanation: Explanation, rows: str) -> list[str]:
+    """Whether rows are told apart. ``rows`` is what one of them is, such as "test row"."""
+    masks, names = explanation.masks, explanation.feature_names
+    if len(masks) < 2 or not masks.any():
+        return []
+    if same_for_all(masks):
+        return [f"REAL-X shows {one_set_text(masks[0], names, rows)}."]
+    first, counts = count_sets(masks)
+    shown = names_text([name for name, mask in zip(names, masks[first[0]], strict=True) if mask])
+    share = counts[0] / len(masks)
+    text = (
+        f"The {len(masks):,} {rows}s are shown {len(counts):,} different sets of features; the "
+        f"commonest ({shown}) "
+    )
+    if share >= _NEARLY_ALL:
+        others = len(masks) - int(counts[0])
+        return [f"{text}in all but {others:,} of them: nearly one choice for all rows."]
+    return [f"{text}in {share:.0%} of them."]
+
+
+def edge_sentences(explainer: RealX, explanation: Explanation) -> list[str]:
+    """A word where the chosen λ is the last of those tried, and more may lie beyond."""
+    tried, chosen = [s.level for s in explainer.settings_], explainer.sparsity_
+    if len(tried) < 2 or not chosen:
+        return []
+    if chosen == min(tried) and explanation.fraction < 1:
+        beyond = _prices(chosen, (1 / 4, 1 / 2, 1))
+        what = f"smallest of the {len(tried)} tried, so that a smaller one may say more"
+    elif chosen == max(tried) and explanation.fraction > 0:
+        beyond = _prices(chosen, (1, 2, 4))
+        what = f"largest of the {len(tried)} tried, so that a larger one may do with less"
+    else:
+        return []
+    return [f"The chosen λ = {chosen:g} is the {what}: to see, try --sparsity {beyond}."]
+
+
+def advice(explanation: Explanation, scores: Scores, explainer: RealX, target: str) -> list[str]:
+    """What to try next, depending on what was seen; nothing where nothing is amiss."""
+    if scores.over_random["eloglik"].low > 0:
+        steps = _for_one_set(explanation, explainer)
+        return [*_said(steps), *_about_leaks(explanation, scores, target)]
+    return _said(_for_no_gain(explanation, scores, explainer, target))
+
+
+def advice_for_new_rows(scores: Scores, explainer: RealX, price: float) -> list[str]:
+    """The same for a model that is trained: other prices of it, or other rows to learn from."""
+    if scores.over_random["eloglik"].low > 0:
+        return []
+    others = [f"{s.level:g}" for s in explainer.settings_ if s.level != price]
+    steps = []
+    if others:
+        steps.append(
+            f"another λ that the model was trained with (--sparsity {' or '.join(others)})"
+        )
+    steps.append("training again on a table that holds rows like these")
+    return _said(steps)
+
+
+def _said(steps: list[str]) -> list[str]:
+    return [f"What to try next: {'; '.join(steps)}."] if steps else []
+
+
+def _prices(price: float, factors: tuple[float, ...]) -> str:
+    return ",".join(f"{price * factor:.3g}" for factor in factors)
+
+
+def _for_one_set(explanation: Explanation, explainer: RealX) -> list[str]:
+    if not same_for_all(explanation.masks):
+        return []
+    price = explainer.sparsity_
+    if not price:
+        return []
+    steps = [
+        f"other prices may tell rows apart (--sparsity {_prices(price, (1 / 4, 1 / 2, 2, 4))})"
+    ]
+    return steps + _restart(explainer)
+
+
+def _restart(explainer: RealX) -> list[str]:
+    if explainer.restarts >= _RESTARTS:
+        return []
+    return [
+        f"--restarts {_RESTARTS}, as a selector can settle in a selection that no small change "
+        "improves"
+    ]
+
+
+def _for_no_gain(
+    explanation: Explanation, scores: Scores, explainer: RealX, target: str
+) -> list[str]:
+    steps: list[str] = []
+    nothing = scores.rows["nothing"]["eloglik"].value
+    informs = scores.rows["everything"]["eloglik"].value - nothing
+    if informs <= _LITTLE * abs(nothing):
+        steps.append(
+            f"more rows, or columns that say more about {target}: even with everything shown "
+            f"EVAL-X gains only {informs:.3f} nats over nothing shown"
+        )
+    price = explainer.sparsity_
+    blank = float((~explanation.masks.any(1)).mean())
+    if not price:
+        steps.append("a λ above 0 (--sparsity auto)")
+    elif blank > 0.5:
+        steps.append(
+            f"a smaller λ, as {blank:.0%} of the rows show nothing "
+            f"(--sparsity {_prices(price, (1 / 8, 1 / 4, 1 / 2))})"
+        )
+    elif explanation.fraction > _MOSTLY:
+        steps.append(
+            f"a larger λ, as random masks of the same sizes show nearly the same "
+            f"(--sparsity {_prices(price, (2, 4, 8))})"
+        )
+    else:
+        steps.append(f"other prices (--sparsity {_prices(price, (1 / 4, 1 / 2, 2))})")
+    steps += _restart(explainer)
+    gain = scores.over_random["eloglik"]
+    if scores.count < _MANY_ROWS and gain.high > 0:
+        steps.append(
+            f"more rows, as with {scores.count:,} test rows a gain below about "
+            f"{gain.high - gain.value:.3f} nats is not seen"
+        )
+    return steps
+
+
+def _about_leaks(explanation: Explanation, scores: Scores, target: str) -> list[str]:
+    """A warning where one feature alone, in nearly all rows, says nearly everything."""
+    first, counts = count_sets(explanation.masks)
+    alone = np.flatnonzero(explanation.masks[first[0]])
+    strong = scores["eauroc"].value >= _LEAK
+    if len(alone) != 1 or counts[0] < _NEARLY_ALL * len(explanation) or not strong:
+        return []
+    name = explanation.feature_names[int(alone[0])]
+    return [
+        f"{name} alone tells {target} nearly: if it is known only afterwards, it gives the answer "
+        f"away, so leave it out (--drop {name!r})."
+    ]
