@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -31,10 +32,13 @@ Epochs = Annotated[
 
 @contextmanager
 def one_sentence_errors(resume_hint: str = "") -> Iterator[None]:
-    """User errors become one sentence and exit code 2; Ctrl-C becomes exit code 130."""
+    """User errors become one sentence and exit code 2; Ctrl-C becomes exit code 130.
+
+    What was remarked is not said again, by whatever part.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("default", UnmaskedWarning)
-        warnings.showwarning = _show
+        warnings.showwarning = partial(_show, set())
         try:
             yield
         except UnmaskedError as error:
@@ -73,6 +77,7 @@ def only_run(folder: Path) -> Iterator[None]:
 
 
 def _show(
+    said: set[str],
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -80,7 +85,8 @@ def _show(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    if issubclass(category, UnmaskedWarning):
+    if issubclass(category, UnmaskedWarning) and str(message) not in said:
+        said.add(str(message))
         typer.echo(f"note: {message}", err=True)
 
 
