@@ -455,7 +455,7 @@ def _read_dates(
 def _coded(values: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
     """Values as text: the number of each row's, -1 where it is missing, and the texts."""
     missing = values.isna().to_numpy(dtype=bool)
-    text = values.astype(object).where(~missing, "").astype(str).to_numpy(dtype=object)
+    text = np.array(values.astype(object).where(~missing, "").astype(str), dtype=object)
     text[missing] = None
     codes, texts = pd.factorize(text)
     return codes.astype(np.int64), [str(one) for one in texts]

@@ -150,30 +150,42 @@ def copying(columns: Columns, matrix: NDArray[np.float32]) -> list[list[int]]:
 
 def _pairs(values: NDArray[np.float64], columns: Columns) -> list[tuple[int, int]]:
     """Columns that may say the same, by a sample of their values, (columns, rows)."""
-    missing = np.isnan(values)
-    with np.errstate(invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value in the sample
-        scaled = values - np.nanmean(values, axis=1, keepdims=True)
-        scaled /= np.nanstd(values, axis=1, keepdims=True)
-    scaled[missing] = 0.0
-    varies = np.isfinite(scaled).all(axis=1) & ((values != values[:, :1]) & ~missing).any(axis=1)
-    numeric = np.array([column.categories is None for column in columns.columns])
-    few = [pd.factorize(line) if own else None for line, own in zip(values, varies, strict=True)]
-    numeric |= np.array([own is not None and len(own[1]) == 2 for own in few])
-    found: list[tuple[int, int]] = []
+    constant = np.array([len(np.unique(line[~np.isnan(line)])) < 2 for line in values])
+    codes = [None if same else _codes(line) for same, line in zip(constant, values, strict=True)]
+    ordered = [
+        i
+        for i, (column, own) in enumerate(zip(columns.columns, codes, strict=True))
+        if not constant[i] and (column.categories is None or (own is not None and own.max() == 1))
+    ]
+    return [*_by_sum(values, ordered), *_by_code(codes)]
+
+
+def _by_sum(values: NDArray[np.float64], ordered: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers in other units: standardised, a weighted sum of them is the same, or minus it."""
+    scaled = values[list(ordered)]
+    scaled -= np.nanmean(scaled, axis=1, keepdims=True)
+    scaled /= np.nanstd(scaled, axis=1, keepdims=True)
     weights = np.random.default_rng(0).standard_normal(values.shape[1])  # a hash, not a draw
-    sums = np.abs(np.where(varies[:, None], scaled, 0.0) @ weights)
-    order = [int(i) for i in np.argsort(sums, kind="stable") if varies[i] and numeric[i]]
+    sums = np.abs(np.nan_to_num(scaled) @ weights)
     near = _ROUNDING * np.sqrt(values.shape[1])
-    found += [(a, b) for a, b in pairwise(order) if sums[b] - sums[a] < near]
-    hashed: dict[bytes, int] = {}
-    for i, own in enumerate(few):
-        if own is not None and 1 < len(own[1]) <= _MOST_VALUES:
-            key = own[0].astype(np.int16).tobytes()
-            if key in hashed:
-                found.append((hashed[key], i))
-            hashed.setdefault(key, i)
+    places = pairwise(np.argsort(sums, kind="stable"))
+    return [(ordered[a], ordered[b]) for a, b in places if sums[b] - sums[a] < near]
+
+
+def _by_code(codes: Sequence[NDArray[np.int64] | None]) -> list[tuple[int, int]]:
+    """Categories under other names: numbered as they appear, they are the same."""
+    found: list[tuple[int, int]] = []
+    first: dict[bytes, int] = {}
+    for i, own in enumerate(codes):
+        if own is not None and first.setdefault(own.tobytes(), i) != i:
+            found.append((first[own.tobytes()], i))
     return found
+
+
+def _codes(line: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """The number of each value, as they appear; None for too many."""
+    codes, different = pd.factorize(line)
+    return codes.astype(np.int64) if len(different) <= _MOST_VALUES else None
 
 
 def _same(columns: Columns, matrix: NDArray[np.float32], one: int, other: int) -> bool:
