@@ -36,22 +36,22 @@ def towns(different: int, times: int) -> list[str]:
 
 
 def test_of_many_categories_the_most_frequent_stay_and_the_others_share_a_column() -> None:
-    frame = pd.DataFrame({"town": [*towns(101, 3), *towns(40, 1)[::-1]]})  # the first 40 come 4 ×
+    frame = pd.DataFrame({"town": [*towns(150, 3), *towns(150, 1)[:49:-1]]})  # the first 50: 3 ×
     columns, said = loud(lambda: Columns.learn(frame))
     (town,) = columns.columns
-    assert town.categories == tuple(f"t{i:04d}" for i in range(50))  # then the first by name
-    assert len(town.rare) == 51
-    assert (town.width, columns.index) == (51, (0,) * 51)
+    assert town.categories == tuple(f"t{i:04d}" for i in range(50, 150))
+    assert town.rare == tuple(f"t{i:04d}" for i in range(50))
+    assert (town.width, columns.index) == (101, (0,) * 101)
     assert said == [
-        "rare values share one column: 'town' has 101 values, of which the 50 most frequent stay "
-        "apart and 51 are joined."
+        "rare values share one column: 'town' has 150 values, of which the 100 most frequent stay "
+        "apart and 50 are joined."
     ]
     matrix = columns.matrix(frame)
     np.testing.assert_array_equal(matrix.sum(1), 1)
-    np.testing.assert_array_equal(matrix[:, 50] == 1, frame["town"].isin(town.rare))
-    new = pd.DataFrame({"town": ["t0000", "t0100", "Ulm", None]})
+    np.testing.assert_array_equal(matrix[:, 100] == 1, frame["town"].isin(town.rare))
+    new = pd.DataFrame({"town": ["t0050", "t0010", "Ulm", None]})
     found, said = loud(lambda: columns.matrix(new))
-    assert found.argmax(1)[:2].tolist() == [0, 50]
+    assert found.argmax(1)[:2].tolist() == [0, 100]
     assert not found[2:].any()  # neither is one of the known
     assert said[0].startswith("column 'town' holds 'Ulm', not seen in training")
     assert said[1].startswith("column 'town' has 1 missing values but had none in training")

@@ -31,8 +31,7 @@ from unmasked.numerals import Written
 from unmasked.wording import Said, Unread, refuse, some
 
 GroupSpec = Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]
-_MOST_CATEGORIES = 100
-_KEPT_CATEGORIES = 50  # of more than the most
+_MOST_CATEGORIES = 100  # with a matrix column each
 _SAME_KIND = "give the same kind of table"
 
 
@@ -316,12 +315,12 @@ def _categorical(
     if doubt:
         said.others.append(f"column {name!r} is taken as text: it holds {doubt}.")
     order = sorted(range(len(texts)), key=lambda i: (-int(counts[i]), texts[i]))
-    most = len(texts) if len(texts) <= _MOST_CATEGORIES else _KEPT_CATEGORIES
-    kept, rare = (tuple(sorted(texts[i] for i in part)) for part in (order[:most], order[most:]))
+    parts = order[:_MOST_CATEGORIES], order[_MOST_CATEGORIES:]
+    kept, rare = (tuple(sorted(texts[i] for i in part)) for part in parts)
     if rare:
         said.joined.append(
-            f"{name!r} has {len(texts):,} values, of which the {most} most frequent stay apart and "
-            f"{len(rare):,} are joined"
+            f"{name!r} has {len(texts):,} values, of which the {len(kept)} most frequent stay "
+            f"apart and {len(rare):,} are joined"
         )
     column = Column(name, categories=kept, missing=bool((codes < 0).any()), rare=rare)
     if column.width < 2:
