@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from unmasked import L2X, MLP, BaseX, EvalX, Full, Invase, PostHoc, RealX, Training
+from unmasked.errors import DataWarning
 
 NAMES = ["age", "dose", "weight", "height"]
 TINY = MLP((8,))
+Found = TypeVar("Found")
 
 
 def rows(count: int = 80, columns: int = 4, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -132,3 +135,11 @@ def assert_one_sentence(error: Exception) -> None:
     assert "\n" not in text
     assert ". " not in text.replace(" …", "")
     assert len(text) < 300
+
+
+def loud(work: Callable[[], Found]) -> tuple[Found, list[str]]:
+    """What work returns, and what it remarked."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = work()
+    return found, [str(one.message) for one in caught if one.category is DataWarning]

@@ -42,6 +42,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 X, Y = rows(60)
 TABLE, _ = frame(60)
 HALF = np.full((60, 2), 0.5)
+ZONED = pd.Timestamp("1990-01-01", tz="Europe/Berlin")
 Ask = Callable[[], Any]
 
 
@@ -70,7 +71,10 @@ FIT: dict[str, tuple[Ask, str]] = {
         lambda: quick().fit(TABLE.assign(dose=np.nan), Y),
         "'dose' has no value in any training row; drop",
     ),
-    "too large": (lambda: quick().fit(X * 1e300, Y), r"'x1' holds values as large as \d.*e\+300"),
+    "too large": (
+        lambda: quick().fit(X * [1e300, 1, 1, 1], Y),
+        r"'x1' holds values as large as \d.*e\+300",
+    ),
     "one class": (lambda: quick().fit(X, np.zeros(60)), r"one class only \(0.0\)"),
     "one text class": (lambda: quick().fit(X, ["ill"] * 60), r"one class only \('ill'\)"),
     "no rows": (lambda: quick().fit(TABLE[:0], Y[:0]), "has 0 rows and 4 columns"),
@@ -165,13 +169,29 @@ FIT: dict[str, tuple[Ask, str]] = {
         lambda: quick().fit(TABLE.set_axis(["age", "b", "age", "c"], axis=1), Y),
         "'age' comes twice",
     ),
-    "dates": (
-        lambda: quick().fit(TABLE.assign(born=pd.Timestamp("1990-01-01")), Y),
-        "'born' holds dates",
+    "dates with and without time zones": (
+        lambda: quick().fit(TABLE.assign(born=[ZONED, ZONED.tz_localize(None)] * 30), Y),
+        "'born' holds dates that cannot be read together .*; give all of them with a time zone",
     ),
     "identifiers": (
         lambda: quick().fit(pd.DataFrame({"id": [f"p{i}" for i in range(180)]}), np.tile(Y, 3)),
-        "'id' holds 180 different texts, more than the 100",
+        r"'id' holds 180 different texts in 180 rows, most .*; drop it \(--drop\), or .*\(--id\)",
+    ),
+    "several columns at once": (
+        lambda: quick().fit(TABLE.assign(dose=np.nan, age=[np.inf, *X[1:, 0]], height=np.nan), Y),
+        r"3 columns cannot be read: 'age' has 1 infinite .*; 'dose' .*, 'height' .* \(drop the",
+    ),
+    "a measurement as y": (
+        lambda: quick().fit(X, np.arange(60)),
+        "y has 60 different numbers and looks like a measurement; .* cut it into ranges",
+    ),
+    "2,000 classes": (
+        lambda: quick().fit(np.zeros((6000, 1)), [f"c{i % 2000}" for i in range(6000)]),
+        "y has 2,000 classes, but at most 1,000 can be told apart; merge",
+    ),
+    "names as y": (
+        lambda: quick().fit(X, [f"p{i}" for i in range(60)]),
+        "y has 60 different values in 60 rows and looks like an identifier; name",
     ),
     "unknown device": (lambda: quick(device="gpu9").fit(X, Y), "device .* but is 'gpu9'"),
     "unknown rule": (lambda: quick(choose="best").fit(X, Y), "accuracy, .* but is 'best'"),
@@ -331,9 +351,9 @@ def test_k_that_was_not_trained_is_refused_by_value() -> None:
         (lambda: quick().fit(put("old"), Y), ValueError, "'old'"),
         (lambda: quick().fit(X, Y, validation=(X[:, :2], Y)), ValueError, "expecting 4 features"),
         (
-            lambda: quick().fit(TABLE.assign(born=datetime.date(1990, 1, 1)), Y),
+            lambda: quick().fit(TABLE.assign(born=datetime.time(12, 30)), Y),
             TypeError,
-            "'born' must hold numbers or text but holds datetime.date",
+            "'born' must hold numbers or text but holds datetime.time",
         ),
     ],
 )

@@ -370,7 +370,6 @@ def test_bad_input_gets_one_sentence() -> None:
     bad("table of probabilities", y=np.full((60, 2), 0.5))
     bad("must be a table", X=x[0])
     bad("infinite", X=np.where(x > 2, np.inf, x))
-    bad("holds dates", X=pd.DataFrame({i: pd.date_range("2020", periods=60) for i in range(5)}))
     bad("one value for each of the 60 rows", groups=np.arange(59))
     bad("at least 5 groups", groups=np.arange(60) % 3)
     bad("missing values", groups=np.where(np.arange(60) < 3, np.nan, 1.0))

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from unmasked.errors import InputError
+
+_MANY_NUMBERS = 50  # more different numbers than this in a target look like a measurement
+_SOME_NUMBERS = 20  # as do more than this where each comes in few rows
+_MOST_CLASSES = 1000
 
 
 def is_whole(value: Any) -> bool:
@@ -36,3 +41,38 @@ def grid_pair(grid: Any) -> tuple[int, int]:
             f"grid must be a whole number above 0 or a pair (lines, columns) but is {grid!r}."
         )
     return int(pair[0]), int(pair[1])
+
+
+def check_labels(values: Any, what: str) -> None:
+    """Refuse labels that are no classes: measurements, identifiers, and too many to tell apart.
+
+    values : (rows,) without missing ones; ``what`` begins the sentence of an error.
+
+    >>> check_labels(range(50), "y")
+    Traceback (most recent call last):
+    unmasked.errors.InputError: y has 50 different numbers and looks like a measurement; only \
+    classes can be explained, so cut it into ranges, or write them as text if they are classes.
+    >>> check_labels([*range(50)] * 20, "y")
+    """
+    values = pd.Series(values)
+    different, rows = values.nunique(), len(values)
+    numeric = pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(
+        values.dtype
+    )
+    often = different > _SOME_NUMBERS
+    if numeric and (different > _MANY_NUMBERS or (often and different > 0.05 * rows)):
+        raise InputError(
+            f"{what} has {different:,} different numbers and looks like a measurement; only "
+            "classes can be explained, so cut it into ranges, or write them as text if they are "
+            "classes."
+        )
+    if not numeric and often and different > 0.5 * rows:
+        raise InputError(
+            f"{what} has {different:,} different values in {rows:,} rows and looks like an "
+            "identifier; name the column to predict."
+        )
+    if different > _MOST_CLASSES:
+        raise InputError(
+            f"{what} has {different:,} classes, but at most {_MOST_CLASSES:,} can be told apart; "
+            "merge the rare ones."
+        )

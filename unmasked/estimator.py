@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from unmasked import remarks
 from unmasked.augmentations import Flattened
 from unmasked.columns import Columns, GroupSpec
 from unmasked.data.stored import StoredImages, StoredRows
@@ -170,6 +171,8 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = targets.classes
         self._learn(table)
         matrix = self.columns_.matrix(table)
+        if isinstance(self.columns_, Columns):
+            remarks.tell(self.columns_, matrix, None if targets.soft else targets.likeliest)
         if validation is None:
             train, held_out = self.split_ = _split(targets, self.validation, seed)
             return (

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmasked.auditing.judges import take
+from unmasked.columns import Columns
 from unmasked.data.tables import check_columns
 from unmasked.errors import InputError
 from unmasked.evaluation.encoding.rows import group_numbers, time_numbers
@@ -72,11 +73,10 @@ def read_rows(
             f"the table has {len(frame)} rows but an audit needs at least {_LEAST_ROWS}; give "
             "more rows."
         )
-    check_columns(frame)
+    Columns.learn(frame)  # what is remarkable about the columns is said here, once
     rows = len(frame)
     if y is None and model is None:
         raise InputError("y says what is to be predicted but is None; give labels or model=….")
-    _check_identifier(y)
     targets = model_targets(model, X, rows) if y is None else read_targets(y, rows)
     if y is not None and targets.soft:
         raise InputError(
@@ -123,18 +123,6 @@ def named_frame(X: Any) -> tuple[pd.DataFrame, bool]:
     names = [f"x{i + 1}" for i in range(values.shape[1])]
     frame = pd.DataFrame(values, columns=names)
     return (frame.infer_objects() if values.dtype == object else frame), False
-
-
-def _check_identifier(y: Any) -> None:
-    values = as_array(y)
-    if values.ndim != 1:
-        return
-    different = pd.Series(values).nunique()
-    if different > 0.5 * len(values):
-        raise InputError(
-            f"y has {different:,} different values in {len(values):,} rows and looks like an "
-            "identifier; name the column to predict."
-        )
 
 
 def check_classes(table: AuditTable, *folds: int) -> None:

@@ -28,6 +28,7 @@ from unmasked.auditing.result import AuditResult, Curve, Finding
 from unmasked.auditing.settings import AuditSettings
 from unmasked.auditing.store import Store
 from unmasked.auditing.table import AuditTable, Learning
+from unmasked.data.tables import check_parts
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
 from unmasked.evaluation.periods import blocks_of
@@ -227,6 +228,8 @@ class Work:
             divided = [
                 (table.frame, table.label, fold.learn, fold.stop, fold.judge) for fold in folds
             ]
+        for X, _, learn, stop, rows in divided:
+            check_parts(take(X, learn), take(X, stop), table.frame.iloc[rows])
         for number, (X, label, learn, stop, rows) in enumerate(divided):
             steps.now(f"evaluators, fold {number + 1} of {len(divided)}")
 

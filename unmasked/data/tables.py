@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
+from unmasked.checks import check_labels
 from unmasked.columns import Columns, nearest
 from unmasked.errors import DataWarning, InputError, MissingExtra
 
 _LEAST_ROWS = 3  # of each class
 _BINARY = "is a binary file, not a table; give a CSV or Parquet file"
-_MANY_NUMBERS = 20  # more different numbers than this in a target look like a measurement
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,18 @@ def check_columns(X: pd.DataFrame) -> None:
         Columns.learn(X)
 
 
+def check_parts(learned: pd.DataFrame, *others: pd.DataFrame) -> None:
+    """Refuse rows that cannot be read by what the others teach, before hours are spent on those.
+
+    Such as a single word in a column that holds numbers in all rows to learn from.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        columns = Columns.learn(learned)
+        for other in others:
+            columns.check(other)
+
+
 def check_present(table: pd.DataFrame, target: str) -> None:
     """The target must be a column without holes."""
     if target not in table.columns:
@@ -194,24 +206,11 @@ def check_target(table: pd.DataFrame, target: str) -> None:
     if table.shape[1] < 2:
         raise InputError(f"the table has the target {target!r} only; it needs other columns too.")
     values = table[target]
-    different = values.nunique()
-    if different < 2:
+    if values.nunique() < 2:
         raise InputError(
             f"the target {target!r} has one class only ({values.iloc[0]!r}); it needs at least two."
         )
-    numeric = pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(
-        values.dtype
-    )
-    if numeric and different > _MANY_NUMBERS and different > 0.05 * len(values):
-        raise InputError(
-            f"the target {target!r} has {different:,} different numbers and looks like a "
-            "measurement; only classes can be explained, so cut it into ranges first."
-        )
-    if not numeric and different > 0.5 * len(values):
-        raise InputError(
-            f"the target {target!r} has {different:,} different values in {len(values):,} rows "
-            "and looks like an identifier; name the column to predict."
-        )
+    check_labels(values, f"the target {target!r}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from unmasked import methods
-from unmasked.columns import Columns, GroupSpec, is_categorical
+from unmasked.columns import Column, Columns, GroupSpec, is_categorical
 from unmasked.engine import Settings, Training, fit
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
@@ -142,8 +142,7 @@ class PostHoc(TableEvaluator, NetworkEstimator):
         self.columns_ = Columns.learn(table, self.groups)
         self.classes_, self.masker_ = classes, Groups(self.columns_.index)
         self.fill_ = tuple(
-            column.mean if not is_categorical(table.iloc[:, i]) else table.iloc[:, i].mode().iloc[0]
-            for i, column in enumerate(self.columns_.columns)
+            _usual(table.iloc[:, i], column) for i, column in enumerate(self.columns_.columns)
         )
         self.__dict__.pop("predictor_", None)  # of an earlier fit
         self.soft_, self.interrupted_, self.history_, self.seconds_ = True, False, [], 0.0
@@ -195,13 +194,22 @@ def _own_form(X: Table, table: pd.DataFrame) -> Any:
     return X if isinstance(X, pd.DataFrame) or hasattr(X, "detach") else table.to_numpy()
 
 
+def _usual(values: pd.Series[Any], column: Column) -> Any:
+    """What replaces a hidden value: the mean of numbers and dates, the most frequent of others."""
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        return values.mean()
+    if column.dates is not None or is_categorical(values):
+        return values.mode().iloc[0]
+    return column.mean
+
+
 def _filled(rows: Any, shown: NDArray[np.bool_], fill: tuple[Any, ...]) -> Any:
     """Rows with hidden values replaced, in their own form: a table, a tensor or an array."""
     if isinstance(rows, pd.DataFrame):
         parts = {}
         for i, (name, value) in enumerate(zip(rows.columns, fill, strict=True)):
             column = rows.iloc[:, i]
-            if not shown[:, i].all() and not is_categorical(column):
+            if not shown[:, i].all() and isinstance(value, float) and not is_categorical(column):
                 column = column.astype(np.float64)  # a mean of whole numbers is not one
             parts[name] = column.where(shown[:, i], value)
         return pd.DataFrame(parts, index=rows.index)

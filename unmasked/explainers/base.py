@@ -108,7 +108,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> Self:
         """Learn what to show.
 
-        X : DataFrame, array or tensor (rows, columns); numbers, text, categories, booleans.
+        X : DataFrame, array or tensor (rows, columns); numbers, text, categories, booleans, dates.
         y : labels (rows,), or a matrix of class probabilities (rows, classes) to explain whatever
             gave them; leave out with ``model=``.
         validation : (X_valid, y_valid) instead of holding rows out (y_valid None with ``model=``).

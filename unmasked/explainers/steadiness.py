@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmasked.checks import is_whole
 from unmasked.engine import Settings, fit
-from unmasked.errors import InputError
+from unmasked.errors import DataWarning, InputError
 from unmasked.estimator import Table, checkpoint_file
 from unmasked.explainers.base import Explainer
 from unmasked.explanation import Explanation
@@ -101,7 +102,9 @@ def stability(
     check_is_fitted(explainer)
     numbers = _seeds(seeds)
     twin = clone(explainer)
-    train, valid, _, own = twin._prepare(X, y, validation, twin.model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # was said when the explainer was fitted
+        train, valid, _, own = twin._prepare(X, y, validation, twin.model)
     if twin.columns_ != explainer.columns_:
         raise InputError(
             "stability needs the rows that the explainer was fitted on, but these have other "

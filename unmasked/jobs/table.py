@@ -18,6 +18,7 @@ from unmasked.data.tables import (
     Roles,
     TableSplit,
     check_columns,
+    check_parts,
     check_present,
     read_table,
     split_table,
@@ -70,7 +71,9 @@ from unmasked.report.results import (
     to_json,
 )
 from unmasked.sparsity import check_sparsity
+from unmasked.wording import some
 
+_FEW_ROWS = 100  # are spoken of
 _RARE = 0.1  # a class with a smaller share of the rows is spoken of
 
 
@@ -121,6 +124,7 @@ def explain_table(
     table = read_table(path, text=[] if roles.id is None else [roles.id])
     split = split_table(table, target, seed=seed, roles=roles)
     check_columns(roles.features(table, target))
+    check_parts(*(part[0] for part in (split.train, split.valid, split.test)))
     _check_apart(path, folder)
     prepare_folder(folder, MODELS, _WRITES)
     run = f"{target} {sparsity} {seed} {training} {device}"
@@ -215,15 +219,16 @@ def explain_new_rows(
             "pictures with `unmasked explain-images`."
         )
     price = explainer.trained_sparsity(sparsity)
-    text = [column.name for column in explainer.columns_.columns if column.categories is not None]
+    text = [column.name for column in explainer.columns_.columns if column.as_text]
     roles = roles or Roles()
     table = read_table(path, text=[*text, *([] if roles.id is None else [roles.id])])
     known = [column.name for column in explainer.columns_.columns]
     missing = [name for name in known if name not in table.columns]
     if missing:
+        which = "column" if len(missing) == 1 else f"{len(missing):,} columns"
         raise InputError(
-            f"the table {path} lacks the column {missing[0]!r} that the model was trained on; "
-            f"{nearest(missing[0], list(table.columns))}"
+            f"the table {path} lacks the {which} {some(missing, 200)} that the model was trained "
+            f"on; {nearest(missing[0], list(table.columns))}"
         )
     roles.check(table, target)
     X = roles.features(table, target)[known] if roles.id is not None else table[known]
@@ -392,6 +397,12 @@ def _about_rows(split: TableSplit, roles: Roles) -> list[str]:
         found.append(f"Rows with the same {roles.group} are in one part, train or test.")
     if roles.time is not None:
         found.append(f"The rows tested on are the latest by {roles.time}.")
+    rows = sum(len(part[0]) for part in (split.train, split.valid, split.test))
+    if rows < _FEW_ROWS:
+        found.append(
+            f"The table has {rows} rows, of which {len(split.test[0])} were tested: with so few, "
+            "nothing here is more than a hint."
+        )
     (most, largest), *_, (least, smallest) = split.balance.items()
     if smallest < _RARE:
         found.append(

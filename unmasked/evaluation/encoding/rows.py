@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from unmasked.checks import is_whole
-from unmasked.columns import is_categorical
+from unmasked.columns import is_categorical, measured
 from unmasked.data.tables import as_times
 from unmasked.errors import InputError
 from unmasked.evaluation.periods import Blocks, blocks_of
@@ -71,16 +71,22 @@ class Judged:
 
 
 def read_table(X: Any) -> Table:
-    """A DataFrame or an array (rows, features); text, categories and truth values become codes."""
+    """A DataFrame or an array (rows, features); text, categories and truth values become codes.
+
+    Dates become days, and numbers that are written as text what they say.
+    """
     frame = X if isinstance(X, pd.DataFrame) else _frame(as_array(X))
     if frame.shape[0] == 0 or frame.shape[1] == 0:
         raise InputError(f"X must have rows and features but has shape {frame.shape}.")
     columns, categorical = [], []
     for position, name in enumerate(frame.columns):
         column = frame.iloc[:, position]
-        kind = is_categorical(column)
+        numbers = measured(str(name), column)
+        kind = numbers is None and is_categorical(column)
         categorical.append(kind)
-        columns.append(_codes(column) if kind else _numbers(str(name), column))
+        if numbers is None:
+            numbers = _codes(column) if kind else _numbers(str(name), column)
+        columns.append(numbers)
     values = np.stack(columns, axis=1)
     return Table(values, np.array(categorical), np.asarray(np.isnan(values).any(0)))
 
@@ -259,11 +265,6 @@ def _text(value: Any) -> str:
 
 
 def _numbers(name: str, column: pd.Series[Any]) -> NDArray[np.float64]:
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        raise InputError(
-            f"column {name!r} holds dates; turn them into numbers first, such as days since a "
-            "fixed date, or drop the column."
-        )
     try:
         numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:

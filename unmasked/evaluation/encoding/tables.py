@@ -64,8 +64,8 @@ def encoding_test(
 
     Parameters
     ----------
-    X : (rows, features), a DataFrame or an array. Text, categories and truth values are one
-        feature each; missing values are values: a shown missing value is not a hidden one.
+    X : (rows, features), a DataFrame or an array. Text, categories, truth values and dates are
+        one feature each; missing values are values: a shown missing value is not a hidden one.
         **Only rows that neither the explainer nor the explained model was trained on.**
     y : (rows,) labels of two or more classes. masks : (rows, features), 1 = shown, or an
         `Explanation`. groups : (rows,) rows that belong together, such as a patient's.
