@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from unmasked import RealX, SetMLP, Superpixels, Training, Zero
+from unmasked.cli import app
 from unmasked.columns import bin_edges
 from unmasked.data import synthetic
 from unmasked.errors import InputError
@@ -326,3 +329,24 @@ def test_choices_follow_their_predictor_to_another_precision(predictor, x):
     choice.float()
     assert next(predictor.parameters()).dtype == torch.float32
     assert choice(x.float()).shape == (7, 4)
+
+
+@pytest.mark.parametrize("choice", ["context", "row"])
+def test_the_command_searches_and_explains_new_rows(tmp_path, monkeypatch, choice):
+    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda *_: choice)
+    rows = synthetic("S3", 300, seed=0)
+    table = pd.DataFrame(rows.x, columns=[f"c{i}" for i in range(11)]).assign(y=rows.y)
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    first, second = tmp_path / "first", tmp_path / "second"
+    command = ["explain", str(tmp_path / "rows.csv"), "--target", "y", "--search", "--epochs", "10"]
+    done = CliRunner().invoke(app, [*command, "--out", str(first), "--quiet"])
+    assert done.exit_code == 0, done.output
+    results = json.loads((first / "results.json").read_text())
+    assert results["search"] == choice
+    said = "gives nothing away" if choice == "context" else "may tell more"
+    assert sum(said in sentence for sentence in results["summary"]) == 1
+    again = ["explain", str(tmp_path / "rows.csv"), "--model", str(first), "--out", str(second)]
+    done = CliRunner().invoke(app, [*again, "--quiet"])
+    assert done.exit_code == 0, done.output
+    masks = [pd.read_csv(own / "masks.csv", index_col="row") for own in (first, second)]
+    pd.testing.assert_frame_equal(masks[0], masks[1].loc[masks[0].index])

@@ -59,6 +59,12 @@ def explain(
     restarts: Annotated[
         int, typer.Option(help="Train each price so many times; keep the best on validation rows.")
     ] = 1,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search", help="Search for the columns of each row instead of training a selector."
+        ),
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     epochs: Epochs = None,
@@ -108,10 +114,11 @@ def explain(
                 seed=seed,
                 device=device,
                 show=shown(quiet=quiet, json=json),
-                training=Training(epochs=epochs),
+                training=None if epochs is None else Training(epochs=epochs),
                 roles=roles,
                 seeds=stability,
                 restarts=restarts,
+                search=search,
                 command=command_line(),
             )
         say(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,12 +170,14 @@ class RealX(Priced):
         self.choice_: Kind | None = None
         if not self.search:
             return super()._train(train, valid, targets, seed)
+        options = self._options or Training()
+        usual = Training(epochs=options.epochs)  # nothing else was asked for
         trained = fit(
             methods.eval_x(self.masker_, self._law, self._predictor_network),
             Settings(seeds=restart_seeds(seed, MEMBERS)),
             train,
             valid,
-            self._options or SEARCHED_BY,
+            replace(SEARCHED_BY, epochs=options.epochs) if options == usual else options,
             device=self.device,
             path=checkpoint_file(self.checkpoint, "realx-predictor"),
             show=self.progress,

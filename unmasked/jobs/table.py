@@ -73,6 +73,13 @@ from unmasked.report.results import (
 from unmasked.sparsity import check_sparsity
 from unmasked.wording import some
 
+_CHOICES = {
+    "context": "Which features a row shows follows from those that it shows, so the choice gives "
+    "nothing away.",
+    "row": "The features were looked for in each row, so the choice may tell more than they do; "
+    "`unmasked audit` tests that.",
+}
+"""What is said of a search."""
 _FEW_ROWS = 100  # are spoken of
 _RARE = 0.1  # a class with a smaller share of the rows is spoken of
 
@@ -106,13 +113,14 @@ def explain_table(
     roles: Roles | None = None,
     seeds: int = 0,
     restarts: int = 1,
+    search: bool = False,
     command: str = "unmasked explain",
 ) -> TableResult:
     """Split a table, train REAL-X and EVAL-X, explain and evaluate the test rows, report.
 
     seeds : so many more explainers are trained, alike but for their seed, to tell which rows'
         selections hold.
-    restarts : as in `RealX`.
+    restarts, search : as in `RealX`.
     """
     started = time.monotonic()
     check_sparsity(sparsity)
@@ -132,6 +140,8 @@ def explain_table(
         run += f" {restarts} restarts"
     if roles != Roles():
         run += f" {roles}"
+    if search:
+        run += " search"
     checkpoint = checkpoint_folder(folder, path.read_bytes(), run)
     tell_of_other_training(folder, checkpoint)
     tell_of_replacing(folder, command)
@@ -142,7 +152,7 @@ def explain_table(
         "random_state": seed,
         "checkpoint": checkpoint,
     }
-    explainer = RealX(sparsity, restarts=restarts, **options)
+    explainer = RealX(sparsity, restarts=restarts, search=search, **options)
     explainer.fit(*split.train, validation=split.valid)
     evaluator = fitted_whole(EvalX(**options), *split.train, validation=split.valid)
     explanation = explainer.explain(split.test[0])
@@ -168,6 +178,7 @@ def explain_table(
         "summary": summary,
         "path": explainer.path_.to_dict("records"),
         "choice": explainer.reason_,
+        **({"search": explainer.choice_} if search else {}),
         "rows": _rows(path, explainer, evaluator, explanation, scores, split, seed),
         "remarks": scores.remarks,
         "sets": sets_results(explanation),
@@ -430,6 +441,8 @@ def _summary(explanation: Explanation, scores: Scores, target: str, explainer: R
         _verdict(scores),
         *sets_sentences(explanation, "test row"),
     ]
+    if explainer.choice_ is not None:
+        text.append(_CHOICES[explainer.choice_])
     if not explanation.masks.any():
         text.append("Nothing is shown in any row: the price λ is too high for this table.")
     text += edge_sentences(explainer, explanation)
