@@ -31,8 +31,14 @@ from unmasked.search.context import (
     route,
     sets_of,
 )
-from unmasked.search.find import better_kind
-from unmasked.search.values import SetPredictor, closeness, paths, set_values
+from unmasked.search.find import better_kind, thinned
+from unmasked.search.values import (
+    SetPredictor,
+    closeness,
+    log_likelihoods,
+    paths,
+    set_values,
+)
 
 INDEX = (0, 1, 1, 2, 3)  # the second feature has two columns
 NETWORK = SetMLP((8,), inner=3, embedding=5, activation="gelu", bins=True)
@@ -185,6 +191,28 @@ def test_flipped_sets_are_those_of_the_leaves():
     own = flipped(Split(4, 0.0, 0, 1), sets).view(2, 4, 4)
     for chosen in (0, 1):
         assert torch.equal(own[chosen] ^ sets[chosen], torch.eye(4, dtype=torch.bool))
+
+
+def test_what_does_not_pay_by_the_targets_is_dropped_but_what_was_asked_stays(predictor, x):
+    """Targets that the predictor knows nothing of: every feature is dropped that may be."""
+    target = torch.full((len(x), 3), 1 / 3, dtype=x.dtype)
+    tree, own = thinned(Split(4, 0.0, 15, 9), predictor, x, target, EVERY, price=1e6)
+    assert tree == Split(4, 0.0, 0, 1)
+    assert own.tolist() == [[False, False, False, True]] * 2  # column 4 is feature 3
+    _, own = thinned(Split(4, 0.0, 15, 9), predictor, x, target, EVERY, price=-1e6)
+    assert torch.equal(own, EVERY[[15, 9]])
+
+
+def test_the_feature_that_is_missed_least_goes_first(predictor, x):
+    target = torch.eye(3, dtype=x.dtype)[[0, 1, 2, 0, 1, 2, 0]]
+    means = log_likelihoods(predictor, x, target, EVERY).mean(0)
+    known = dict(zip(map(tuple, EVERY.tolist()), means.tolist(), strict=True))
+    full = (True,) * 4
+    without = [(*full[:j], False, *full[j + 1 :]) for j in range(4)]
+    best = max(without, key=known.__getitem__)
+    price = known[full] - known[best] + 1e-9  # pays for the first, and what comes then is looked at
+    _, (own,) = thinned(15, predictor, x, target, EVERY, price)
+    assert not own.logical_and(~torch.tensor(best)).any()
 
 
 # ---------------------------------------------------------------------- which kind

@@ -263,6 +263,23 @@ def leaves_of(tree: Tree, asked: Asked = ()) -> list[tuple[Asked, int]]:
     ]
 
 
+def inside(asked: Asked, x: Float[Tensor, "rows columns"]) -> Tensor:
+    """Which rows come to the leaf at the end of these questions, (rows,) bool."""
+    here = torch.ones(len(x), dtype=torch.bool, device=x.device)
+    for column, threshold, below in asked:
+        here &= (x[:, column] < threshold) == below
+    return here
+
+
+def renumbered(tree: Tree, first: int = 0) -> Tree:
+    """The same questions; leaves show sets 0, 1, 2, … in their order."""
+    if isinstance(tree, int):
+        return first
+    low = renumbered(tree.low, first)
+    high = renumbered(tree.high, first + len(leaves_of(tree.low)))
+    return Split(tree.column, tree.threshold, low, high)
+
+
 def flipped(tree: Tree, sets: Tensor) -> Tensor:
     """Each leaf's set with one feature shown or hidden: (leaves × features, features)."""
     shown = sets[[chosen for _, chosen in leaves_of(tree)]]
@@ -281,10 +298,7 @@ def chances_of(
     features = sets.shape[1]
     for i, (asked, chosen) in enumerate(leaves_of(tree)):
         own = others[:, i * features : (i + 1) * features]
-        here = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        for column, threshold, below in asked:
-            here &= (x[:, column] < threshold) == below
-        change = (own - values[:, [chosen]])[here].mean(0).nan_to_num(0.0)
+        change = (own - values[:, [chosen]])[inside(asked, x)].mean(0).nan_to_num(0.0)
         gain = torch.where(sets[chosen], -change, change).clamp_min(0)
         found.append(gain / (gain + price))
     return torch.stack(found)

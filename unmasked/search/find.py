@@ -20,8 +20,11 @@ from unmasked.search.context import (
     chances_of,
     flipped,
     grow,
+    inside,
+    leaves_of,
     prune,
     refine,
+    renumbered,
     sets_of,
 )
 from unmasked.search.values import SetPredictor, log_likelihoods, paths, set_values
@@ -71,9 +74,10 @@ def find(
     for price in prices:
         tree = grow(questions, values - price * sets.sum(1), sets, price)
         tree = placed(tree, predictor, every, targets, sets, price)
-        others = set_values(predictor, rows, flipped(tree, sets))
-        chances = chances_of(tree, rows, sets, values, others, price)
-        context.append(ContextChoice.of(tree, sets, chances))
+        tree, own = thinned(tree, predictor, x, target, sets, price)
+        others = set_values(predictor, rows, flipped(tree, own))
+        chances = chances_of(tree, rows, own, set_values(predictor, rows, own), others, price)
+        context.append(ContextChoice.of(tree, own, chances))
         row.append(RowChoice.learn(predictor, sets.cpu(), values.cpu(), price))
     predictor.to("cpu")
     return Found(context, row)
@@ -95,6 +99,41 @@ def placed(
     tree = refine(tree, x, utility)
     tree = prune(tree, x, utility, GAIN * price * len(x))
     return refine(tree, x, utility)
+
+
+def thinned(
+    tree: Tree, predictor: SetPredictor, x: Tensor, target: Tensor, sets: Tensor, price: float
+) -> tuple[Tree, Tensor]:
+    """The tree without features that do not pay by the targets of held-out rows, and its own sets.
+
+    A predictor believes in what it has overfitted to; these rows do not. What was asked about on
+    the way to a leaf stays, or the choice would not follow from what is shown.
+    """
+    kept = []
+    for asked, chosen in leaves_of(tree):
+        here = inside(asked, x)
+        fixed = {predictor.index[column] for column, _, _ in asked}
+        kept.append(_thin(predictor, x[here], target[here], sets[chosen], fixed, price))
+    return renumbered(tree), torch.stack(kept)
+
+
+def _thin(
+    predictor: SetPredictor, x: Tensor, target: Tensor, shown: Tensor, fixed: set[int], price: float
+) -> Tensor:
+    """Drop the feature that is missed least, as long as it is worth less than its price."""
+    while len(x):
+        loose = [int(j) for j in shown.nonzero() if int(j) not in fixed]
+        if not loose:
+            break
+        without = shown.repeat(len(loose), 1)
+        without[range(len(loose)), loose] = False
+        tried = torch.cat([shown[None], without])
+        means = log_likelihoods(predictor, x, target, tried).mean(0)
+        best = int(means[1:].argmax())
+        if means[0] - means[1 + best] >= price:
+            break
+        shown = without[best]
+    return shown
 
 
 def _evenly(rows: int, most: int) -> NDArray[np.int64]:
