@@ -63,11 +63,11 @@ def find(
     predictor = predictor.to(device).eval()
     x, target = (part.to(device) for part in held_out)
     searched = max(_SEARCHED * _NARROW // max(_NARROW, predictor.features), 100)
-    sets = paths(predictor, x[_evenly(len(x), searched)])[:MOST_SETS]
-    rows = x[_evenly(len(x), _VALUED)]
+    sets = paths(predictor, x[evenly(len(x), searched)])[:MOST_SETS]
+    rows = x[evenly(len(x), _VALUED)]
     values = set_values(predictor, rows, sets)
     questions = Questions.about(rows, predictor.index)
-    more = _evenly(len(learned[0]), _PLACED)
+    more = evenly(len(learned[0]), _PLACED)
     every = torch.cat([learned[0][more].to(device), x])
     targets = torch.cat([learned[1][more].to(device), target])
     context, row = [], []
@@ -136,7 +136,7 @@ def _thin(
     return shown
 
 
-def _evenly(rows: int, most: int) -> NDArray[np.int64]:
+def evenly(rows: int, most: int) -> NDArray[np.int64]:
     """At most so many rows, spread over all; their order is random already."""
     return np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)
 
