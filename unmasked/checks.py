@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from unmasked.errors import InputError
 
@@ -54,6 +53,8 @@ def check_labels(values: Any, what: str) -> None:
     classes can be explained, so cut it into ranges, or write them as text if they are classes.
     >>> check_labels([*range(50)] * 20, "y")
     """
+    import pandas as pd  # takes half a second, which those who only read pictures need not wait
+
     values = pd.Series(values)
     different, rows = values.nunique(), len(values)
     numeric = pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(
