@@ -231,10 +231,6 @@ class Database:
 
     # ------------------------------------------------------------------ links
 
-    def add_link(self, reader: int | None, secret: str) -> None:
-        """A link for a reader, or for the owner."""
-        self.write(lambda connection: _add_link(connection, reader, secret))
-
     def revoke_links(self, reader: int | None) -> int:
         """Make all links of a reader (or of the owner) useless; how many there were."""
         return self.write(lambda connection: _revoke_links(connection, reader))

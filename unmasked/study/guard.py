@@ -216,7 +216,11 @@ def wait(scope: Scope, status: int, why: str) -> Response:
     """Tell somebody to come again: a browser does so by itself, a page with an answer keeps it."""
     reading = scope["method"] in ("GET", "HEAD")
     then = "This page tries again by itself." if reading else "The page keeps your answer and tries"
-    reply = _reply(scope, status, f"{why} {then}" + ("" if reading else " again."))
+    return come_again(_reply(scope, status, f"{why} {then}" + ("" if reading else " again.")))
+
+
+def come_again(reply: Response) -> Response:
+    """Have a browser ask once more after a pause."""
     reply.headers["retry-after"] = reply.headers["refresh"] = str(PAUSE)
     return reply
 

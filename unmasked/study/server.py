@@ -23,7 +23,7 @@ from unmasked.errors import InputError, SavedError
 from unmasked.study.answers import LETTERS, LONGEST_REMARK, Answer, in_words, ordinal
 from unmasked.study.database import READERS, Conflict, Database, Finished, Full
 from unmasked.study.folder import Study
-from unmasked.study.guard import PAUSE, Buckets, Guard, Limits, form_token
+from unmasked.study.guard import Buckets, Guard, Limits, come_again, form_token
 from unmasked.study.owner import add_owner_pages
 from unmasked.study.places import DatabaseBusy, DatabaseError, DatabaseFull
 from unmasked.study.visitors import Number, Reading, check_change, page
@@ -255,9 +255,7 @@ def _add_errors(app: FastAPI) -> None:
             text += " This page tries again by itself."
         else:
             text = NOT_SAVED.format(text)
-        response = reply(request, 507 if full else 503, text)
-        response.headers["retry-after"] = response.headers["refresh"] = str(PAUSE)
-        return response
+        return come_again(reply(request, 507 if full else 503, text))
 
     @app.exception_handler(SavedError)
     @app.exception_handler(OSError)
