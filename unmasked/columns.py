@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,13 +89,19 @@ class Columns:
     feature_of: tuple[int, ...]
 
     @classmethod
-    def learn(cls, table: pd.DataFrame, groups: GroupSpec | None = None) -> Columns:
-        """Read kinds and statistics off the training rows; refuse all that cannot be read."""
+    def learn(
+        cls, table: pd.DataFrame, groups: GroupSpec | None = None, *, bins: bool = False
+    ) -> Columns:
+        """Read kinds and statistics off the training rows; refuse all that cannot be read.
+
+        bins : whether to look for `Column.cuts`, which sorts every number.
+        """
         columns, wrong = [], []
         said = Said()
         for position, name in enumerate(table.columns):
             try:
-                columns.append(_learned(str(name), table.iloc[:, position], said))
+                column = _learned(str(name), table.iloc[:, position], said)
+                columns.append(_binned(column, table.iloc[:, position]) if bins else column)
             except Unread as error:
                 wrong.append(error)
         refuse(wrong)
@@ -332,9 +338,16 @@ def _numeric(
         if not missing:
             said.constant.append(name)
         scale = 1.0
-    mean = float(there.mean())
-    cuts = bin_edges((there - mean) / scale)
-    return Column(name, mean, scale, missing=missing, cuts=cuts, written=written)
+    return Column(name, float(there.mean()), scale, missing=missing, written=written)
+
+
+def _binned(column: Column, values: pd.Series[Any]) -> Column:
+    """The column with edges of bins, where it holds numbers that need them."""
+    if column.categories is not None or column.dates is not None:
+        return column
+    numbers = _numbers_of(column, values, Said())
+    there = numbers[~np.isnan(numbers)]
+    return replace(column, cuts=bin_edges((there - column.mean) / column.scale))
 
 
 def _of_dates(name: str, when: pd.DatetimeIndex, order: str | None, said: Said) -> Column:

@@ -215,7 +215,8 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(inner).__name__} is for images (rows, channels, height, width), but a "
                 "table came; use Token() or Zero()."
             )
-        self.columns_ = Columns.learn(table, self.groups)
+        bins = isinstance(self._predictor, SetMLP) and self._predictor.bins
+        self.columns_ = Columns.learn(table, self.groups, bins=bins)
         self.masker_ = inner if self.columns_.plain else Groups(self.columns_.index, inner)
         _check_tells_missing(self.masker_, self.columns_)
 
