@@ -322,6 +322,26 @@ def test_what_does_not_go_with_search(options, word):
         RealX(search=True, **options).fit(rows.x, rows.y)
 
 
+@pytest.mark.parametrize("choice", ["context", "row"])
+def test_where_features_are_free_nothing_breaks(monkeypatch, choice):
+    """λ = 0, alone and beside others."""
+    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda *_: choice)
+    rows = synthetic("S1", 100, seed=0)
+    for sparsity in (0.0, [0.0, 0.1]):
+        explainer = RealX(sparsity, search=True, training=Training(epochs=3), **QUICK)
+        explanation = explainer.fit(rows.x, rows.y).explain(rows.x)
+        assert np.isfinite(explanation.probabilities).all()
+
+
+def test_bins_are_looked_for_where_a_network_takes_them():
+    rows = synthetic("S1", 100, seed=0)
+    X = np.c_[rows.x, np.exp(3 * rows.x[:, 0])]
+    plain = RealX(0.1, training=Training(epochs=1), progress=False).fit(X, rows.y)
+    searched = RealX(0.1, search=True, training=Training(epochs=1), **QUICK).fit(X, rows.y)
+    assert not any(column.cuts for column in plain.columns_.columns)
+    assert searched.columns_.columns[11].cuts
+
+
 def test_images_are_not_searched():
     x = np.random.default_rng(0).random((20, 1, 4, 4))
     with pytest.raises(InputError, match="for tables"):

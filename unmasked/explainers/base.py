@@ -160,11 +160,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         if self.choose in OF_FULL and len(self.settings_) > 1:
             full = self._full_accuracy(method, train, valid, seed)
         x, target = valid.x.numpy(), valid.target.numpy()
-        candidates = []
-        for setting in self.settings_:
-            masks = self._select(self._run(setting.selector, x), setting)
-            predicted = self._probabilities(setting.predictor, x, masks)
-            candidates.append(Candidate.judged(setting.level, masks, predicted, target))
+        candidates = [self._judged(setting, x, target) for setting in self.settings_]
         chosen, reason = 0, "the only setting"
         if len(candidates) > 1:
             chosen, reason = choose(
@@ -184,6 +180,14 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
                 "chosen": [i == chosen for i in range(len(candidates))],
             }
         )
+
+    def _judged(
+        self, setting: Fitted, x: NDArray[np.float32], target: NDArray[np.float32]
+    ) -> Candidate:
+        """A setting as its own predictor sees it on rows, with test-time masks."""
+        masks = self._select(self._run(setting.selector, x), setting)
+        predicted = self._probabilities(setting.predictor, x, masks)
+        return Candidate.judged(setting.level, masks, predicted, target)
 
     def _full_accuracy(self, method: Method, train: Data, valid: Data, seed: int) -> float:
         """Validation accuracy of a model of its own that always sees everything ("FULL").

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unmasked import methods
@@ -23,7 +22,6 @@ from unmasked.explainers.base import Fitted
 from unmasked.explainers.priced import Priced
 from unmasked.masking import Masker, Token
 from unmasked.masklaws import MaskLaw
-from unmasked.metrics import log_likelihoods
 from unmasked.networks import Factory, SetMLP, build
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
@@ -36,6 +34,7 @@ MEMBERS = 4
 """Networks of a searched predictor."""
 JUDGED = 5000
 """Validation rows that the settings of a search are judged by, at most."""
+_FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 SET_PREDICTOR = SetMLP(inner=16, embedding=128, activation="gelu", bins=True)
 SEARCHED_BY = Training(learning_rate=1e-2, weight_decay=0.3)
 
@@ -186,8 +185,8 @@ class RealX(Priced):
             title=self.title,
         )
         predictor = SetPredictor(trained.predictors, self.columns_.index)  # type: ignore[arg-type]
-        levels = self._levels()
-        prices = [level / self._sizes[1] for level in levels]
+        levels, features = self._levels(), self._sizes[1]
+        prices = [max(level / features, _FREE) for level in levels]
         found = find(
             predictor,
             (train.x, train.target),
@@ -195,20 +194,26 @@ class RealX(Priced):
             prices,
             device=choose_device(self.device),
         )
-        settings = {
-            "context": [
-                Fitted(level, own, predictor)
-                for level, own in zip(levels, found.context, strict=True)
-            ],
-            "row": [
-                Fitted(level, own, predictor) for level, own in zip(levels, found.row, strict=True)
-            ],
+
+        def fitted(selectors: Sequence[nn.Module]) -> list[Fitted]:
+            return [
+                Fitted(level, own, predictor) for level, own in zip(levels, selectors, strict=True)
+            ]
+
+        settings: dict[Kind, list[Fitted]] = {
+            "context": fitted(found.context),
+            "row": fitted(found.row),
         }
         some = _judging(valid)
         x, target = some.x.numpy(), some.target.numpy()
         least = int(np.argmin(levels))
-        judged = {kind: self._judge(of[least], x, target) for kind, of in settings.items()}
-        self.choice_ = better_kind(judged["context"], judged["row"], prices[least])
+        context = self._judged(settings["context"][least], x, target)
+        row = self._judged(settings["row"][least], x, target)
+        self.choice_ = better_kind(
+            (context.logliks, context.fraction * features),
+            (row.logliks, row.fraction * features),
+            prices[least],
+        )
         self.settings_ = settings[self.choice_]
         self._learned(trained, targets)
         return [max(trained.epochs)] * len(levels)
@@ -217,14 +222,6 @@ class RealX(Priced):
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int
     ) -> None:
         super()._choose(method, train, _judging(valid) if self.search else valid, epochs, seed)
-
-    def _judge(
-        self, setting: Fitted, x: NDArray[np.float32], target: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float64], float]:
-        """Log-likelihoods of rows under a setting, and how many features it shows on average."""
-        masks = self._select(self._run(setting.selector, x), setting)
-        predicted = self._probabilities(setting.predictor, x, masks)
-        return log_likelihoods(predicted, target), float(masks.sum(1).mean())
 
     @property
     def _predictor(self) -> nn.Module | Factory:
@@ -301,6 +298,6 @@ class RealX(Priced):
 
 
 def _judging(valid: Data) -> Data:
-    """Validation rows to judge a search by: choosing for each row takes a millisecond a row."""
+    """Validation rows to judge a search by: choosing for each row takes its time."""
     some = evenly(valid.rows, JUDGED)
     return Data(valid.x[some], valid.target[some])

@@ -17,7 +17,7 @@ _SURE = 1e-3  # how far a chance of being shown stays from ½, at the least
 @torch.no_grad()
 def habits(
     utility: Float[Tensor, "rows sets"], price: float, steps: int = 300
-) -> Float[Tensor, sets]:
+) -> Float[Tensor, " sets"]:
     """How often to use each set, so that habit is worth ``price`` nats for each nat of surprise.
 
     Maximises E[utility] − price · I(row; set) by Blahut's and Arimoto's iteration: of sets that

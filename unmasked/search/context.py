@@ -49,7 +49,7 @@ class Questions:
         return cls(features, thresholds, answers, hot)
 
 
-def _thresholds(values: Float[Tensor, rows]) -> Tensor:
+def _thresholds(values: Float[Tensor, " rows"]) -> Tensor:
     """Between the values, or at quantiles where there are many."""
     different = torch.unique(values)
     if len(different) <= _BINS:
