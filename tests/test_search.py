@@ -91,6 +91,8 @@ def test_paths_hold_the_best_first_feature_and_the_one_missed_least(predictor, x
         own = (sizes == size).nonzero().squeeze(1)
         best = own[values[:, own].argmax(1)]
         assert {tuple(row) for row in EVERY[best].tolist()} <= found
+        for row, mask in zip(x, EVERY[best], strict=True):  # each row finds its own
+            assert tuple(mask.tolist()) in {tuple(m) for m in paths(predictor, row[None]).tolist()}
     assert {tuple(EVERY[0].tolist()), tuple(EVERY[-1].tolist())} <= found
     one = paths(predictor, x[:1]).tolist()
     assert len(one) == len({tuple(row) for row in one})  # each set once

@@ -345,21 +345,22 @@ def test_answers_behind_a_lock_are_all_told_at_once(path, monkeypatch):
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     tries = []
-    event.listen(database._writer._engine, "begin", lambda connection: tries.append(1))
+    event.listen(database._writer._engine.pool, "checkout", lambda *_: tries.append(1))
     waiting = [
         database.submit_answer(0, f"case {n}", {}, base=0, change="change 0") for n in range(20)
     ]
     for future in waiting:
         with pytest.raises(DatabaseBusy):
             future.result(20)
-    assert len(tries) <= 2  # the first may have been taken up alone
+    assert 1 <= len(tries) <= 2  # the first may have been taken up alone
     holder.execute("ROLLBACK")
     holder.close()
     database.close()
 
 
-def test_a_reader_of_the_file_does_not_keep_writers_waiting(path):
+def test_a_reader_of_the_file_does_not_keep_writers_waiting(path, monkeypatch):
     """A backup, or somebody who looks: the log cannot be folded in, and nobody waits for that."""
+    monkeypatch.setattr("unmasked.study.places.PATIENCE", 60.0)  # longer than this test
     database = open_database(path, DIGEST)
     database.save_answer(0, "c", {}, base=0, change="change 0")
     other = sqlite3.connect(path, isolation_level=None)
@@ -375,15 +376,18 @@ def test_a_reader_of_the_file_does_not_keep_writers_waiting(path):
     assert not path.with_name(path.name + "-wal").exists()
 
 
-def test_processes_take_turns_to_commit_and_to_fold(path):
+def test_processes_take_turns_to_commit_and_to_fold(where):
     """One folds the log into the file while others commit: nothing that was committed is lost."""
+    place = str(where) if isinstance(where, Path) else where.render_as_string(False)
     code = f"""
         import sys
         from pathlib import Path
         from unmasked.study.database import open_database
-        reader = int(sys.argv[1])
+        from unmasked.study.places import database_url
+        reader, place = int(sys.argv[1]), {place!r}
         for turn in range(10):
-            database = open_database(Path({str(path)!r}), {DIGEST!r})
+            where = database_url(place) if "://" in place else Path(place)
+            database = open_database(where, {DIGEST!r})
             for n in range(3):
                 base = 3 * turn + n
                 database.save_answer(reader, "c", {{}}, base=base, change=f"change {{base}}")
@@ -395,7 +399,7 @@ def test_processes_take_turns_to_commit_and_to_fold(path):
         for reader in range(4)
     ]
     assert [process.wait() for process in processes] == [0] * 4
-    database = open_database(path, DIGEST)
+    database = open_database(where, DIGEST)
     assert [database.answers(reader)["c"].number for reader in range(4)] == [30] * 4
     assert len(database.records()) == 3 + 4 * 30
     database.close()
