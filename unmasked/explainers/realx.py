@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unmasked import methods
+from unmasked import defaults, methods
 from unmasked.columns import Columns, GroupSpec
 from unmasked.engine import Data, Method, Settings, Training, fit, restart_seeds
 from unmasked.engine.device import choose_device
@@ -30,13 +29,9 @@ from unmasked.search.values import SetPredictor
 from unmasked.storage import load_weights
 from unmasked.targets import Targets
 
-MEMBERS = 4
-"""Networks of a searched predictor."""
 JUDGED = 5000
 """Validation rows that the settings of a search are judged by, at most."""
 _FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
-SET_PREDICTOR = SetMLP(inner=16, embedding=128, activation="gelu", bins=True)
-SEARCHED_BY = Training(learning_rate=1e-2, weight_decay=0.3)
 
 
 class RealX(Priced):
@@ -171,14 +166,12 @@ class RealX(Priced):
         self.choice_: Kind | None = None
         if not self.search:
             return super()._train(train, valid, targets, seed)
-        options = self._options or Training()
-        usual = Training(epochs=options.epochs)  # nothing else was asked for
         trained = fit(
             methods.eval_x(self.masker_, self._law, self._predictor_network),
-            Settings(seeds=restart_seeds(seed, MEMBERS)),
+            Settings(seeds=restart_seeds(seed, defaults.MEMBERS)),
             train,
             valid,
-            replace(SEARCHED_BY, epochs=options.epochs) if options == usual else options,
+            defaults.training(self._options),
             device=self.device,
             path=checkpoint_file(self.checkpoint, "realx-predictor"),
             show=self.progress,
@@ -226,7 +219,7 @@ class RealX(Priced):
     @property
     def _predictor(self) -> nn.Module | Factory:
         if self.search and self.predictor is None:
-            return SET_PREDICTOR
+            return defaults.NETWORK
         return super()._predictor
 
     def _check_parts(self) -> None:
