@@ -280,7 +280,7 @@ def test_a_fit_that_goes_on_gives_the_same(tmp_path):
     rows = synthetic("S1", 300, seed=0)
     options = {"search": True, "training": Training(epochs=5), "checkpoint": tmp_path, **QUICK}
     first = RealX(**options).fit(rows.x, rows.y)
-    assert (tmp_path / "realx-predictor.safetensors").exists()
+    assert (tmp_path / "realx-predictor-0.safetensors").exists()
     again = RealX(**options).fit(rows.x, rows.y)
     np.testing.assert_array_equal(first.explain(rows.x).masks, again.explain(rows.x).masks)
     pd.testing.assert_frame_equal(first.path_, again.path_)

@@ -13,6 +13,10 @@ TRAINING = Training(learning_rate=1e-2, weight_decay=0.3)
 """How `NETWORK` is trained."""
 MEMBERS = 4
 """Networks whose mean predicts."""
+NARROW, SCREENED = 30, 200
+"""Features up to which a search drops none, and how many it looks at, at the most."""
+ROUNDS = 4
+"""How often a search drops features and learns again, at the most."""
 
 
 def training(asked: Training | None) -> Training:

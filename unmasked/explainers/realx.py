@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -12,25 +12,27 @@ from torch import Tensor, nn
 
 from unmasked import defaults, methods
 from unmasked.columns import Columns, GroupSpec
-from unmasked.engine import Data, Method, Settings, Training, fit, restart_seeds
-from unmasked.engine.device import choose_device
+from unmasked.data.stored import StoredImages
+from unmasked.engine import Data, Method, Training
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
-from unmasked.estimator import checkpoint_file
 from unmasked.explainers.base import Fitted
 from unmasked.explainers.priced import Priced
+from unmasked.explainers.searching import Round, Search
 from unmasked.masking import Masker, Token
 from unmasked.masklaws import MaskLaw
-from unmasked.networks import Factory, SetMLP, build
+from unmasked.networks import Factory, SetMLP, TableSet, build
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
-from unmasked.search.find import Kind, better_kind, evenly, find
+from unmasked.search.find import Kind, better_kind, evenly
+from unmasked.search.narrow import Part, PartPredictor, PartSelector
 from unmasked.search.values import SetPredictor
 from unmasked.storage import load_weights
 from unmasked.targets import Targets
 
 JUDGED = 5000
 """Validation rows that the settings of a search are judged by, at most."""
+_MEMBERS = "predictor.0.predictor.members."
 _FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 
 
@@ -105,6 +107,10 @@ class RealX(Priced):
     """
 
     title = "REAL-X"
+    choice_: Kind | None
+    dropped_: list[str]
+    rounds_: list[Round]
+    _images = False  # whether pictures came
 
     def __init__(
         self,
@@ -117,7 +123,8 @@ class RealX(Priced):
         predictor: nn.Module | Factory | None = None,
         predictor_first: bool = False,
         exchange: bool = False,
-        search: bool = False,
+        search: bool | Literal["auto"] = "auto",
+        drop: bool = True,
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         mask_law: MaskLaw | None = None,
@@ -139,6 +146,7 @@ class RealX(Priced):
         self.predictor_first = predictor_first
         self.exchange = exchange
         self.search = search
+        self.drop = drop
         self.masker = masker
         self.groups = groups
         self.mask_law = mask_law
@@ -163,39 +171,41 @@ class RealX(Priced):
         )
 
     def _train(self, train: Data, valid: Data, targets: Targets, seed: int) -> list[int]:
-        self.choice_: Kind | None = None
-        if not self.search:
+        self.choice_, self.dropped_, self.rounds_ = None, [], []
+        if not self._searches:
             return super()._train(train, valid, targets, seed)
-        trained = fit(
-            methods.eval_x(self.masker_, self._law, self._predictor_network),
-            Settings(seeds=restart_seeds(seed, defaults.MEMBERS)),
-            train,
-            valid,
-            defaults.training(self._options),
-            device=self.device,
-            path=checkpoint_file(self.checkpoint, "realx-predictor"),
-            show=self.progress,
-            title=self.title,
-        )
-        predictor = SetPredictor(trained.predictors, self.columns_.index)  # type: ignore[arg-type]
+        assert isinstance(self.columns_, Columns)
         levels, features = self._levels(), self._sizes[1]
         prices = [max(level / features, _FREE) for level in levels]
-        found = find(
-            predictor,
-            (train.x, train.target),
-            (valid.x, valid.target),
+        searched = Search(
+            train,
+            valid,
+            self.columns_,
+            cast(SetMLP, self._predictor),
+            self._law,
+            self._options,
             prices,
-            device=choose_device(self.device),
-        )
+            rounds=defaults.ROUNDS if self.drop else 0,
+            seed=seed,
+            device=self.device,
+            checkpoint=self.checkpoint,
+            show=self.progress,
+            title=self.title,
+        ).run()
+        learned, self.rounds_ = searched.learned, searched.rounds
+        kept = set(learned.part.features)
+        self.dropped_ = [name for i, name in enumerate(self.columns_.features) if i not in kept]
+        predictor = PartPredictor(learned.predictor, learned.part, len(self.columns_.index))
 
         def fitted(selectors: Sequence[nn.Module]) -> list[Fitted]:
             return [
-                Fitted(level, own, predictor) for level, own in zip(levels, selectors, strict=True)
+                Fitted(level, PartSelector(own, learned.part, features), predictor)
+                for level, own in zip(levels, selectors, strict=True)
             ]
 
         settings: dict[Kind, list[Fitted]] = {
-            "context": fitted(found.context),
-            "row": fitted(found.row),
+            "context": fitted(searched.found.context),
+            "row": fitted(searched.found.row),
         }
         some = _judging(valid)
         x, target = some.x.numpy(), some.target.numpy()
@@ -208,46 +218,62 @@ class RealX(Priced):
             prices[least],
         )
         self.settings_ = settings[self.choice_]
-        self._learned(trained, targets)
-        return [max(trained.epochs)] * len(levels)
+        self._learned(learned.trained, targets)
+        return [max(learned.trained.epochs)] * len(levels)
 
     def _choose(
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int
     ) -> None:
-        super()._choose(method, train, _judging(valid) if self.search else valid, epochs, seed)
+        super()._choose(method, train, _judging(valid) if self._searches else valid, epochs, seed)
+
+    @property
+    def _searches(self) -> bool:
+        """Whether to search; without a word from the user, wherever it can be done."""
+        if self.search == "auto":
+            return not self._images and self._unfit_for_search() is None
+        return bool(self.search)
+
+    def _unfit_for_search(self) -> str | None:
+        """What was asked for that a search cannot do, in words."""
+        for name in ("predictor_first", "exchange"):
+            if getattr(self, name):
+                return f"search is instead of {name}, so choose one of the two."
+        if self.restarts != 1:
+            return (
+                f"search trains no selector that could be restarted, but restarts is "
+                f"{self.restarts!r}; leave it out."
+            )
+        if self.selector is not None or not isinstance(self._masker, Token):
+            return (
+                "search needs no selector and works with masker=Token(), but came with "
+                f"selector={self.selector!r} and masker={self._masker!r}; leave them out."
+            )
+        own = self.predictor
+        if own is not None and not (isinstance(own, SetMLP) and own.bins):
+            return (
+                "with search the predictor must be a SetMLP(…, bins=True) but is "
+                f"{own!r}; leave it out for the default."
+            )
+        return None
 
     @property
     def _predictor(self) -> nn.Module | Factory:
-        if self.search and self.predictor is None:
+        if self.predictor is None and self._searches:
             return defaults.NETWORK
         return super()._predictor
 
     def _check_parts(self) -> None:
         super()._check_parts()
-        if not self.search:
-            return
-        for name in ("predictor_first", "exchange"):
-            if getattr(self, name):
-                raise InputError(f"search is instead of {name}, so choose one of the two.")
-        if self.restarts != 1:
-            raise InputError(
-                f"search trains no selector that could be restarted, but restarts is "
-                f"{self.restarts!r}; leave it out."
-            )
-        if self.selector is not None or not isinstance(self._masker, Token):
-            raise InputError(
-                "search needs no selector and works with masker=Token(), but came with "
-                f"selector={self.selector!r} and masker={self._masker!r}; leave them out."
-            )
-        if not (isinstance(self._predictor, SetMLP) and self._predictor.bins):
-            raise InputError(
-                "with search the predictor must be a SetMLP(…, bins=True) but is "
-                f"{self._predictor!r}; leave it out for the default."
-            )
+        if not isinstance(self.search, bool) and self.search != "auto":
+            raise InputError(f"search must be True, False or 'auto' but is {self.search!r}.")
+        unfit = self._unfit_for_search()
+        if self.search is True and unfit is not None:
+            raise InputError(unfit)
 
     def _learn(self, table: Any) -> None:
+        self._images = isinstance(table, np.ndarray | StoredImages)
         super()._learn(table)
-        if self.search and not isinstance(self.columns_, Columns):
+        if self.search is True and self._images:
             raise InputError("search is for tables, but images came; leave it out.")
 
     @property
@@ -255,33 +281,46 @@ class RealX(Priced):
         return self.predictor_first and not self.exchange
 
     def _parameters(self) -> dict[str, Any]:
-        own = {"predictor_first": self.predictor_first, "exchange": self.exchange}
-        return {**own, "search": self.search}
+        return {
+            "predictor_first": self.predictor_first,
+            "exchange": self.exchange,
+            "search": self._searches,
+            "drop": self.drop,
+        }
+
+    def _config(self) -> dict[str, Any]:
+        return {**super()._config(), "dropped": self.dropped_}
+
+    def _restore(self, config: dict[str, Any], masker: Masker | None) -> None:
+        super()._restore(config, masker)
+        self.dropped_, self.rounds_, self.choice_ = config.get("dropped", []), [], None
 
     def _restored(self, settings: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Fitted]:
-        self.choice_ = None
-        if not self.search:
+        if not self._searches:
             return super()._restored(settings, tensors)
-        members = {key.split(".")[3] for key in tensors if key.startswith("predictor.0.members.")}
-        _, features, width = self._sizes
-        network = self._predictor_network
-        predictor = SetPredictor(
-            [build(network, width, len(self.classes_), 0) for _ in members],  # type: ignore[misc]
-            self.columns_.index,
-        )
+        columns, features, _ = self._sizes
+        dropped = {self.columns_.features.index(name) for name in self.dropped_}
+        part = Part.of([i for i in range(features) if i not in dropped], self.columns_.index)
+        members = {key.split(".")[4] for key in tensors if key.startswith(_MEMBERS)}
+        assert isinstance(self.columns_, Columns)
+        network = cast(SetMLP, self._predictor).bound(part.numeric(self.columns_.numeric))
+        built = [build(network, 2 * len(part.columns), len(self.classes_), 0) for _ in members]
+        shared = SetPredictor(cast(list[TableSet], built), part.index)
+        predictor = PartPredictor(shared, part, columns)
         load_weights(predictor, tensors, "predictor.0")
-        self.choice_ = "row" if "selector.0.bonus" in tensors else "context"
+        self.choice_ = "row" if "selector.0.selector.bonus" in tensors else "context"
         empty: RowChoice | ContextChoice
         restored = []
         for i, setting in enumerate(settings):
             if self.choice_ == "row":
-                count = len(tensors[f"selector.{i}.bonus"])
-                sets = torch.zeros(count, features, dtype=torch.bool)
-                empty = RowChoice(predictor, sets, torch.zeros(count), 0.0)
+                count = len(tensors[f"selector.{i}.selector.bonus"])
+                sets = torch.zeros(count, len(part.features), dtype=torch.bool)
+                empty = RowChoice(shared, sets, torch.zeros(count), 0.0)
             else:
-                leaves, depth = tensors[f"selector.{i}.column"].shape
-                empty = ContextChoice(leaves, depth, features)
-            selector = load_weights(empty, tensors, f"selector.{i}")
+                leaves, depth = tensors[f"selector.{i}.selector.column"].shape
+                empty = ContextChoice(leaves, depth, len(part.features))
+            selector = PartSelector(empty, part, features)
+            load_weights(selector, tensors, f"selector.{i}")
             restored.append(Fitted(setting["level"], selector, predictor))
         return restored
 

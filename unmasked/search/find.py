@@ -53,12 +53,13 @@ def find(
     prices: Sequence[float],
     *,
     device: torch.device,
+    each_row: bool = True,
 ) -> Found:
     """Search for sets with rows that the predictor did not learn from.
 
     Both kinds of rows come with their targets, (rows, columns) and (rows, classes); those that
     were learned from only help to place the thresholds of a tree.
-    prices : of one feature, in nats.
+    prices : of one feature, in nats. each_row : whether to look for the best set of each row, too.
     """
     predictor = predictor.to(device).eval()
     some = evenly(len(held_out[0]), _PLACED)
@@ -79,7 +80,8 @@ def find(
         others = set_values(predictor, rows, flipped(tree, own))
         chances = chances_of(tree, rows, own, set_values(predictor, rows, own), others, price)
         context.append(ContextChoice.of(tree, own, chances))
-        row.append(RowChoice.learn(predictor, sets.cpu(), values.cpu(), price))
+        if each_row:
+            row.append(RowChoice.learn(predictor, sets.cpu(), values.cpu(), price))
     predictor.to("cpu")
     return Found(context, row)
 
@@ -151,7 +153,10 @@ def better_kind(
 
     Both are (log-likelihoods of held-out rows, features shown on average). Choosing for each row is
     kept where it is worth more than the price of three features beyond choosing by context, which
-    is the same for many rows, and tells nothing beyond what is shown.
+    is the same for many rows, and tells nothing beyond what is shown; and more than one standard
+    error of the paired difference.
     """
-    worth = [float(own.mean()) - price * size for own, size in (context, row)]
-    return "row" if worth[1] - worth[0] > WORTH * price else "context"
+    (known, few), (other, many) = context, row
+    gained = other - known + price * (few - many)
+    error = gained.std() / np.sqrt(len(gained))
+    return "row" if gained.mean() > max(WORTH * price, error) else "context"

@@ -15,6 +15,7 @@ from unmasked.shapes import Float
 _NUMBERS = 2**26  # of what is held at once
 _LEAST = 1e-7  # a probability
 _HEAD = 200  # numbers that a head holds for each set, about
+_NARROW, _SHARE = 30, 0.15  # of more features than that, such a share is hidden at once
 
 
 class SetPredictor(nn.Module):
@@ -72,6 +73,15 @@ def closeness(
 
 
 @torch.no_grad()
+def everything_shown(
+    predictor: SetPredictor, x: Float[Tensor, "rows columns"]
+) -> Float[Tensor, "rows classes"]:
+    """Probabilities from all features."""
+    parts = batches(x, predictor.rows_at_once(1))
+    return torch.cat([predictor.read(predictor.terms(rows).sum(2)) for rows in parts])
+
+
+@torch.no_grad()
 def set_values(
     predictor: SetPredictor,
     x: Float[Tensor, "rows columns"],
@@ -118,44 +128,55 @@ def batches(x: Tensor, size: int) -> Iterator[Tensor]:
 
 
 @torch.no_grad()
-def paths(
-    predictor: SetPredictor, x: Float[Tensor, "rows columns"], most: int | None = None
-) -> Tensor:
+def paths(predictor: SetPredictor, x: Float[Tensor, "rows columns"]) -> Tensor:
     """Sets that lie on the way from nothing to everything and back, (sets, features) bool.
 
     For each row features are shown one after the other, each time the one that brings the
-    prediction nearest to that from everything, up to ``most``; and hidden one after the other,
+    prediction nearest to that from everything, up to `_NARROW`; and hidden one after the other,
     each time the one that is missed least, which finds features that only mean something together.
-    Each set comes once, those of most rows first.
+    Of more than `_NARROW` a share is hidden at once. Each set comes once, those of most rows first.
     """
     features = predictor.features
-    forth = min(most or features, features)
     found = []
     for rows in batches(x, predictor.rows_at_once(features)):
         terms = predictor.terms(rows)  # (members, rows, features, n)
         full = predictor.read(terms.sum(2))
-        found.append(_walk(predictor, terms, full, forth, show=True))
-        found.append(_walk(predictor, terms, full, features, show=False))
+        steps = [1] * min(features, _NARROW)
+        found.append(_walk(predictor, terms, full, steps, show=True))
+        found.append(_walk(predictor, terms, full, _descent(features), show=False))
     sets, counts = torch.unique(torch.cat(found), dim=0, return_counts=True)
     return sets[counts.argsort(descending=True, stable=True)]
 
 
+def _descent(features: int) -> list[int]:
+    """How many features to hide in each step: one of few, a share of many.
+
+    >>> _descent(3), sum(_descent(1000)), len(_descent(1000)) < 60
+    ([1, 1, 1], 1000, True)
+    """
+    steps = []
+    while features:
+        steps.append(1 if features <= _NARROW else max(1, int(_SHARE * features)))
+        features -= steps[-1]
+    return steps
+
+
 def _walk(
-    predictor: SetPredictor, terms: Tensor, full: Tensor, steps: int, *, show: bool
+    predictor: SetPredictor, terms: Tensor, full: Tensor, steps: Sequence[int], *, show: bool
 ) -> Tensor:
-    """Show (or hide) one feature after the other, the best each time: (rows × steps, features)."""
+    """Show (or hide) the best features, so many in each step: (rows × (steps + 1), features)."""
     members, count, features, width = terms.shape
-    every = torch.arange(count, device=terms.device)
     masks = torch.full((count, features), not show, device=terms.device)
     sums = torch.zeros_like(terms[:, :, 0]) if show else terms.sum(2)
     sign = 1 if show else -1
     passed = [masks.clone()]
-    for _ in range(steps):
+    for several in steps:
         tried = (sums.unsqueeze(2) + sign * terms).reshape(members, count * features, width)
         values = closeness(full[:, None], predictor.read(tried).view(count, features, -1))
         values = values.masked_fill(masks if show else ~masks, -torch.inf)
-        best = values.argmax(1)
-        sums = sums + sign * terms[:, every, best]
-        masks[every, best] = show
+        best = values.topk(several, dim=1).indices  # (rows, several)
+        chosen = terms.gather(2, best[None, :, :, None].expand(members, -1, -1, width))
+        sums = sums + sign * chosen.sum(2)
+        masks.scatter_(1, best, show)
         passed.append(masks.clone())
     return torch.cat(passed)
