@@ -200,7 +200,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "exact of another set": (
         lambda: ExactPosterior("S9").predict(RAW.x),
-        "S1, S2, S3 but 'S9'",
+        "S1, S2, S3, .*Syn6 but 'S9'",
     ),
     "exact of few columns": (lambda: ExactPosterior("S1").predict(X), r"11 .* is \(60, 4\)"),
     "exact of missing values": (

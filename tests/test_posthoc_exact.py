@@ -172,7 +172,7 @@ def test_it_needs_no_fit_and_remembers_only_a_width() -> None:
     np.testing.assert_array_equal(exact.predict_proba(table), exact.predict_proba(data.x))
     assert exact.fit(data.x, data.y) is exact
     assert exact.n_features_in_ == 11
-    assert set(vars(exact)) == {"name", "n_features_in_"}
+    assert set(vars(exact)) == {"name", "correlation", "n_features_in_"}
     with pytest.raises(ValueError, match="12 features, but ExactPosterior is expecting 11"):
         exact.predict(np.zeros((2, 12)))
 

@@ -1,8 +1,9 @@
-"""S1, S2 and S3 against the paper's formulas, written out again row by row."""
+"""S1 … S3 and Syn1 … Syn6 against the papers' formulas, written out again row by row."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,68 @@ def test_a_seed_decides_everything(name: str) -> None:
     np.testing.assert_array_equal(first.x, again.x)
     np.testing.assert_array_equal(first.y, again.y)
     assert not np.array_equal(first.x, other.x)
+
+
+@pytest.mark.parametrize(("name", "other"), [("Syn4", "S1"), ("Syn5", "S2"), ("Syn6", "S3")])
+def test_syn4_to_syn6_are_other_names_of_the_papers_sets(name: str, other: str) -> None:
+    data, same = (synthetic(n, 300, seed=9, noise_features=1) for n in (name, other))
+    assert (data.name, same.name) == (name, other)
+    for field in ("x", "y", "truth", "probability", "branch"):
+        np.testing.assert_array_equal(getattr(data, field), getattr(same, field))
+
+
+@pytest.mark.parametrize(("name", "leaf"), [("Syn1", "A"), ("Syn2", "B"), ("Syn3", "C")])
+def test_syn1_to_syn3_are_one_leaf_in_which_x11_means_nothing(name: str, leaf: str) -> None:
+    """The rows of S1 … S3 of the same seed, and where these use the leaf, also its probability."""
+    data = synthetic(name, 300, seed=10, noise_features=2)
+    assert (data.branch == leaf).all()
+    assert not data.truth[:, CONTROL_FLOW:].any()
+    for truth in data.truth:
+        assert {i + 1 for i in np.flatnonzero(truth)} == LEAF_FEATURES[leaf]
+    for tree in (t for t in NAMES if leaf in LEAVES[t]):
+        other = synthetic(tree, 300, seed=10, noise_features=2)
+        here = other.branch == leaf
+        np.testing.assert_array_equal(data.x, other.x)
+        np.testing.assert_array_equal(data.probability[here], other.probability[here])
+
+
+def test_the_draws_of_a_seed_stay_as_they_were() -> None:
+    """Figures in documents rest on them."""
+    data = synthetic("S2", 6, seed=0)
+    assert data.x[0, :3].tolist() == [0.1257302210933933, -0.1321048632913019, 0.6404226504432821]
+    assert data.x[5, CONTROL_FLOW] == -0.258572545473924
+    assert data.y.tolist() == [1, 0, 1, 1, 0, 0]
+    known = [0.5041522979571, 0.3050247708362, 0.5581907757222]
+    assert data.probability[:3] == pytest.approx(known, rel=1e-12)
+
+
+@pytest.mark.parametrize("correlation", [0.3, 0.9])
+def test_each_two_features_have_the_correlation_asked_for(correlation: float) -> None:
+    """Within 5 standard errors: (1 − ρ²) / √rows for a correlation, √(2 / rows) for a variance."""
+    rows = 50_000
+    data = synthetic("S1", rows, seed=11, noise_features=3, correlation=correlation)
+    assert np.abs(data.x.mean(0)).max() < 5 / np.sqrt(rows)
+    assert np.abs(data.x.var(0) - 1).max() < 5 * np.sqrt(2 / rows)
+    found = np.corrcoef(data.x.T)[~np.eye(14, dtype=bool)]
+    assert np.abs(found - correlation).max() < 5 * (1 - correlation**2) / np.sqrt(rows)
+
+
+@pytest.mark.parametrize("name", ["S3", "Syn3"])
+def test_correlation_leaves_probabilities_and_truth_as_they_are_defined(name: str) -> None:
+    data = synthetic(name, 300, seed=12, correlation=0.7)
+    for row, values in enumerate(data.x):
+        x = [math.nan, *values.tolist()]
+        x[11] = x[11] if name == "S3" else 1.0  # Syn3 is the leaf C alone
+        assert data.probability[row] == pytest.approx(paper_probability("S3", x), rel=1e-12)
+        shown = {i + 1 for i in np.flatnonzero(data.truth[row])}
+        assert shown == LEAF_FEATURES[data.branch[row]] | ({11} if name == "S3" else set())
+
+
+@pytest.mark.parametrize("correlation", [1, -0.1, math.nan, math.inf, True, "0.5", None])
+def test_an_impossible_correlation_is_refused_by_value(correlation: Any) -> None:
+    with pytest.raises(InputError, match="at least 0 and below 1") as caught:
+        synthetic("S1", 5, seed=0, correlation=correlation)
+    assert repr(correlation) in str(caught.value)
 
 
 def test_noise_features_mean_nothing_and_are_named() -> None:

@@ -1,6 +1,7 @@
-"""The exact posterior P(y = 1 | x_R) of S1, S2 and S3, whichever features R are shown.
+"""The exact posterior P(y = 1 | x_R) of the synthetic sets, whichever features R are shown.
 
-Features are independent, so with σ(t) = 1 / (1 + exp(−t)) and g a leaf's log-odds against y = 1::
+Where features are independent (where not, see correlated.py), with σ(t) = 1 / (1 + exp(−t)) and
+g a leaf's log-odds against y = 1::
 
     P(y = 1 | x_R) = Σ_leaf P(leaf | x11 if shown) · E[σ(−g(x)) | the leaf's shown features]
 
@@ -28,7 +29,13 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import expit, log_expit, logsumexp
 
-from unmasked.data.synthetic import _LEAF_FEATURES, _TREES, CONTROL_FLOW, log_odds_against
+from unmasked.data.correlated import correlated_posterior, hidden_sets
+from unmasked.data.synthetic import (
+    CONTROL_FLOW,
+    check_correlation,
+    leaves_of,
+    log_odds_against,
+)
 from unmasked.errors import InputError
 
 _COLUMNS = CONTROL_FLOW + 1
@@ -36,11 +43,15 @@ _LEAST, _MOST, _POINTS = -1000.0, 60.0, 1500  # the grid of s, even in arcsinh s
 _REACH, _PANELS, _NODES = 10, 20, 16  # z in ±reach, panels on each side of 0, nodes in a panel
 
 
-def posterior(name: str, x: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.float64]:
-    """P(y = 1 | the shown features) for each row of S1, S2 or S3.
+def posterior(
+    name: str, x: NDArray[Any], masks: NDArray[Any], *, correlation: float = 0.0
+) -> NDArray[np.float64]:
+    """P(y = 1 | the shown features) for each row of S1 … S3 or Syn1 … Syn6.
 
     x : (rows, ≥ 11); columns after x11 are noise, and hidden values are never looked at.
     masks : (rows, features), 1 = shown. -> (rows,)
+    correlation : what `synthetic` drew the rows with. Above 0, shown noise tells of what is
+        hidden. The first call for a set and a correlation takes seconds, to make tables.
 
     >>> x = np.ones((2, 11))
     >>> masks = np.zeros((2, 11))
@@ -48,8 +59,8 @@ def posterior(name: str, x: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.flo
     >>> posterior("S1", x, masks).round(4)
     array([0.5283, 0.5   ])
     """
-    if name not in _TREES:
-        raise InputError(f"the synthetic sets are {', '.join(_TREES)} but {name!r} was asked for.")
+    leaves = leaves_of(name)
+    check_correlation(correlation)
     x, masks = np.asarray(x, dtype=np.float64), np.asarray(masks)
     if x.ndim != 2 or x.shape[1] < _COLUMNS:
         raise InputError(f"x must be (rows, {_COLUMNS} or more features) but is {x.shape}.")
@@ -61,14 +72,19 @@ def posterior(name: str, x: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.flo
     other = masks[~np.isin(masks, (0, 1))]
     if len(other):
         raise InputError(f"masks must hold only 0 (hidden) and 1 (shown) but hold {other[0]}.")
-    shown = masks[:, :_COLUMNS].astype(bool)
-    known = np.where(shown, x[:, :_COLUMNS], 0.0)
+    used = _COLUMNS if correlation == 0 else x.shape[1]
+    shown = masks[:, :used].astype(bool)
+    known = np.where(shown, x[:, :used], 0.0)
     if not np.isfinite(known).all():
         raise InputError(
             f"shown values must be finite but one is {known[~np.isfinite(known)][0]}: "
             "hide it or fill it in."
         )
-    low, high = (_leaf(leaf, known, shown) for leaf in _TREES[name])
+    if correlation > 0:
+        return correlated_posterior(leaves, known, shown, float(correlation))
+    if len(leaves) == 1:
+        return _leaf(leaves[0], known, shown)
+    low, high = (_leaf(leaf, known, shown) for leaf in leaves)
     weight = np.where(shown[:, CONTROL_FLOW], known[:, CONTROL_FLOW] < 0, 0.5)
     result: NDArray[np.float64] = weight * low + (1 - weight) * high
     return result
@@ -80,14 +96,8 @@ def _leaf(leaf: str, known: NDArray[Any], shown: NDArray[Any]) -> NDArray[np.flo
         s = log_odds_against(leaf, known)  # (rows,)
     logit = -s
     if leaf != "A":  # where A has a hidden factor, s is 0 and so P is ½ already
-        features = np.array(_LEAF_FEATURES[leaf])
-        hidden = ~shown[:, features]
-        if leaf == "B":
-            hidden = np.sort(hidden, axis=1)  # terms of one form: only the number hidden counts
-        patterns, which = np.unique(hidden, axis=0, return_inverse=True)
-        for i, pattern in enumerate(patterns):
-            rows = which.ravel() == i
-            logit[rows] = _logit(leaf, tuple(features[pattern].tolist()), s[rows])
+        for hidden, rows in hidden_sets(leaf, shown):
+            logit[rows] = _logit(leaf, hidden, s[rows])
     result: NDArray[np.float64] = expit(logit)
     return result
 

@@ -1,7 +1,7 @@
-"""The paper's synthetic tables S1, S2 and S3, whose truth is known.
+"""The paper's synthetic tables S1, S2 and S3, and INVASE's Syn1 … Syn6: their truth is known.
 
-All features are independent standard normal. x11 decides which of two leaves makes y, and
-P(y = 1 | x) = 1 / (1 + f(x)) with::
+All features are standard normal, independent unless a correlation is asked for. x11 decides which
+of two leaves makes y, and P(y = 1 | x) = 1 / (1 + f(x)) with::
 
     f_A = exp(x1 · x2)
     f_B = exp(x3² + x4² + x5² + x6² − 4)
@@ -9,12 +9,14 @@ P(y = 1 | x) = 1 / (1 + f(x)) with::
 
     S1: x11 < 0: A, else B      S2: x11 < 0: A, else C      S3: x11 < 0: B, else C
 
-So a row's truth is its leaf's features and the control-flow feature x11.
+So a row's truth is its leaf's features and the control-flow feature x11. Syn1, Syn2 and Syn3 are
+the leaves A, B and C alone, where x11 means nothing; Syn4, Syn5 and Syn6 are S1, S2 and S3.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,11 @@ CONTROL_FLOW = 10
 """Column of x11, the feature that decides which leaf applies."""
 
 _LEAF_FEATURES = {"A": (0, 1), "B": (2, 3, 4, 5), "C": (6, 7, 8, 9)}
-_TREES = {"S1": ("A", "B"), "S2": ("A", "C"), "S3": ("B", "C")}
+_TREES: dict[str, tuple[str, ...]] = {
+    **{"S1": ("A", "B"), "S2": ("A", "C"), "S3": ("B", "C")},
+    **{"Syn1": ("A",), "Syn2": ("B",), "Syn3": ("C",)},
+    **{"Syn4": ("A", "B"), "Syn5": ("A", "C"), "Syn6": ("B", "C")},
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ class Synthetic:
 
     Attributes
     ----------
+    name : as it was asked for, so "Syn4" where "S1" would have drawn the same.
     x : (rows, features) features, y : (rows,) labels 0 and 1.
     truth : (rows, features) bool, the features that P(y | x) depends on in that row.
     probability : (rows,) the true P(y = 1 | x).
@@ -54,32 +61,67 @@ class Synthetic:
         return [f"x{i + 1}" for i in range(self.x.shape[1])]
 
 
-def synthetic(name: str, rows: int, seed: int, *, noise_features: int = 0) -> Synthetic:
-    """Draw ``rows`` rows of S1, S2 or S3, with extra features that mean nothing if asked.
+def synthetic(
+    name: str, rows: int, seed: int, *, noise_features: int = 0, correlation: float = 0.0
+) -> Synthetic:
+    """Draw ``rows`` rows of S1 … S3 or Syn1 … Syn6, with features that mean nothing if asked.
+
+    correlation : of any two features, those that mean nothing included; at least 0, below 1.
 
     >>> data = synthetic("S3", 5, seed=0, noise_features=2)
     >>> data.x.shape, data.feature_names[-1]
     ((5, 13), 'x13')
     """
-    if name not in _TREES:
-        raise InputError(f"the synthetic sets are {', '.join(_TREES)} but {name!r} was asked for.")
+    leaves = leaves_of(name)
+    check_correlation(correlation)
     if rows < 1 or noise_features < 0:
         raise InputError(
             f"rows must be at least 1 and noise_features at least 0 but are {rows} and "
             f"{noise_features}."
         )
     random = np.random.default_rng(seed)
-    x = random.standard_normal((rows, 11 + noise_features))
-    low, high = _TREES[name]
+    x = _features(random, rows, CONTROL_FLOW + 1 + noise_features, correlation)
     negative = x[:, CONTROL_FLOW] < 0
-    exponent = np.where(negative, log_odds_against(low, x), log_odds_against(high, x))
+    truth = np.zeros(x.shape, dtype=bool)
+    truth[:, CONTROL_FLOW] = len(leaves) > 1
+    here = np.where(negative, leaves[0], leaves[-1])  # (rows,) the leaf of each
+    exponent = np.empty(rows)
+    for leaf in leaves:
+        at = here == leaf
+        exponent[at] = log_odds_against(leaf, x[at])
+        truth[np.ix_(at, _LEAF_FEATURES[leaf])] = True
     probability: NDArray[np.float64] = expit(-exponent)
     y = (random.random(rows) < probability).astype(np.int64)
-    truth = np.zeros(x.shape, dtype=bool)
-    truth[:, CONTROL_FLOW] = True
-    for leaf, here in ((low, negative), (high, ~negative)):
-        truth[:, list(_LEAF_FEATURES[leaf])] |= here[:, None]
-    return Synthetic(name, x, y, truth, probability, np.where(negative, low, high))
+    return Synthetic(name, x, y, truth, probability, here)
+
+
+def leaves_of(name: str) -> tuple[str, ...]:
+    """The leaf for x11 < 0 and the one for all others, or the only leaf."""
+    if name not in _TREES:
+        raise InputError(f"the synthetic sets are {', '.join(_TREES)} but {name!r} was asked for.")
+    return _TREES[name]
+
+
+def check_correlation(correlation: Any) -> None:
+    """Refuse what is no correlation that any number of features can have with each other."""
+    number = isinstance(correlation, Real) and not isinstance(correlation, bool)
+    if not number or not 0 <= correlation < 1:
+        raise InputError(
+            f"correlation must be a number of at least 0 and below 1 but is {correlation!r}; "
+            "pass 0 for independent features."
+        )
+
+
+def _features(
+    random: np.random.Generator, rows: int, columns: int, correlation: float
+) -> NDArray[np.float64]:
+    """Standard normal features (rows, columns), each two with the same correlation."""
+    own = random.standard_normal((rows, columns))
+    if correlation == 0:
+        return own
+    common = random.standard_normal((rows, 1))
+    x: NDArray[np.float64] = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
+    return x
 
 
 def log_odds_against(leaf: str, x: NDArray[Any]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
 from unmasked.data.posterior import posterior
+from unmasked.data.synthetic import check_correlation
 from unmasked.errors import InputError
 from unmasked.estimator import Table
 from unmasked.evaluation.evaluator import Evaluator
@@ -24,7 +25,8 @@ class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore
 
     Parameters
     ----------
-    name : "S1", "S2" or "S3".
+    name : "S1", "S2", "S3" or "Syn1" … "Syn6".
+    correlation : of any two features, as `synthetic` drew them; at least 0, below 1.
 
     Examples
     --------
@@ -38,8 +40,9 @@ class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore
     title = "The exact posterior"
     classes_ = np.array([0, 1])
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, correlation: float = 0.0) -> None:
         self.name = name
+        self.correlation = correlation
 
     def fit(self, X: Table, y: Any = None) -> ExactPosterior:
         """Nothing is learned; the number of columns is remembered and checked from then on."""
@@ -51,6 +54,7 @@ class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _rows(self, X: Table, *, reset: bool) -> NDArray[np.float64]:
         """Raw features (rows, ≥ 11)."""
+        check_correlation(self.correlation)
         values: NDArray[np.float64] = validate_data(
             self, as_array(X), reset=reset, dtype=np.float64, ensure_all_finite=False
         )
@@ -68,7 +72,7 @@ class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore
     def _predict(
         self, inputs: NDArray[np.float64], masks: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        one = posterior(self.name, inputs, masks)  # (rows,)
+        one = posterior(self.name, inputs, masks, correlation=self.correlation)  # (rows,)
         return np.stack([1 - one, one], axis=1)
 
     def _judged(self, X: Table, y: Any, rows: int) -> Targets:
