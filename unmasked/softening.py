@@ -13,8 +13,8 @@ from unmasked.metrics import log_likelihoods
 
 _FOLDS = 5
 _SHARE = 0.5
-_LEAST_ROWS = 200
-_MOST = 5e8  # rows × columns × classes
+_ROWS = (200, 100_000)  # with more the labels themselves say enough
+_MOST = 5e7  # rows × columns × classes
 
 
 def may_soften(train: Data) -> bool:
@@ -22,7 +22,7 @@ def may_soften(train: Data) -> bool:
     hard = bool(((train.target == 0) | (train.target == 1)).all())
     several = int((train.target.sum(0) > 0).sum()) > 1
     quick = train.rows * train.x.shape[1] * train.target.shape[1] <= _MOST
-    return hard and several and quick and train.rows >= _LEAST_ROWS
+    return hard and several and quick and _ROWS[0] <= train.rows <= _ROWS[1]
 
 
 def boosting_adds(train: Data, valid: Data, predicted: NDArray[np.float64], seed: int) -> bool:

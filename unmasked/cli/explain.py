@@ -60,11 +60,13 @@ def explain(
         int, typer.Option(help="Train each price so many times; keep the best on validation rows.")
     ] = 1,
     search: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--search", help="Search for the columns of each row instead of training a selector."
+            help="Search for the columns of each row, or train a selector by gradients. (default: "
+            "search, unless --restarts asks for selectors)",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     seed: Seed = 0,
     device: Device = "auto",
     epochs: Epochs = None,
@@ -118,7 +120,7 @@ def explain(
                 roles=roles,
                 seeds=stability,
                 restarts=restarts,
-                search=search,
+                search="auto" if search is None else search,
                 command=command_line(),
             )
         say(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -151,6 +152,24 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         ]
         self._learned(trained, targets)
         return [int(trained.epochs[number]) for number in kept]
+
+    def _again(
+        self, train: Data, valid: Data, level: float, seeds: Sequence[int], fitted: Explainer
+    ) -> list[nn.Module]:
+        """Selectors of one level, trained as ``fitted`` was but with other seeds."""
+        trained = fit(
+            self._method(),
+            Settings((level,), tuple(seeds)),
+            train,
+            valid,
+            self._options,
+            device=self.device,
+            path=checkpoint_file(self.checkpoint, f"{type(self).__name__.lower()}-stability"),
+            show=self.progress,
+            title=f"{self.title}, {len(seeds)} seeds",
+            whole=True,
+        )
+        return trained.selectors
 
     def _choose(
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int

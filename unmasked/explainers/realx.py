@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -16,9 +17,9 @@ from unmasked.data.stored import StoredImages
 from unmasked.engine import Data, Method, Training
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
-from unmasked.explainers.base import Fitted
+from unmasked.explainers.base import Explainer, Fitted
 from unmasked.explainers.priced import Priced
-from unmasked.explainers.searching import Round, Search
+from unmasked.explainers.searching import Round, Search, Searched
 from unmasked.masking import Masker, Token
 from unmasked.masklaws import MaskLaw
 from unmasked.networks import Factory, SetMLP, TableSet, build
@@ -33,6 +34,10 @@ from unmasked.targets import Targets
 JUDGED = 5000
 """Validation rows that the settings of a search are judged by, at most."""
 _MEMBERS = "predictor.0.predictor.members."
+_KINDS: dict[Kind, str] = {
+    "context": "Features were chosen by the values of others that are shown, under",
+    "row": "Features were searched for in each row, under",
+}
 _FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 
 
@@ -67,13 +72,17 @@ class RealX(Priced):
         still cannot learn a code, but it meets selections as sparse and as shaped as the
         selector's, which are rare among random masks of many features. Each λ then has a
         predictor of its own, and the selector must be without BatchNorm.
-    search : instead of climbing by gradients, search for the best sets of features under a
-        predictor that has not seen the rows, and choose among them. A tree that asks only about
-        features which it shows decides (``choice_`` is "context"): it cannot give anything away.
-        Where that is worth at least three prices of a feature less, at the lowest price, the set is
-        looked for that brings each row's prediction nearest to that from everything ("row"). For
-        tables with
-        the default masker; ``predictor`` may be a `SetMLP` with bins, and there is no selector.
+    search : "auto" (default) searches for the best sets of features under a predictor that has
+        not seen the rows, wherever it can: for tables with the default masker, no selector of your
+        own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor that is a
+        `SetMLP` with bins, if any is given. A tree that asks only about features which it shows
+        then decides (``choice_`` is "context"): it cannot give anything away. Where that is worth
+        at least three prices of a feature less, at the lowest price, the set is looked for that
+        brings each row's prediction nearest to that from everything ("row"). False trains a
+        selector by gradients, as the paper does; True refuses what cannot be searched.
+    drop : whether a search of more than 30 features first drops, in up to four rounds, those that
+        no tree shows, as long as held-out rows are predicted as well without them. Of more than
+        200 it looks at the 200 with the largest second moments. ``dropped_`` names them all.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or
@@ -95,7 +104,8 @@ class RealX(Priced):
     selector_, predictor_ : the chosen networks. columns_ : names and statistics of the columns.
     classes_, n_features_in_, feature_names_in_ : as in scikit-learn. history_ : training curves.
     interrupted_ : whether Ctrl-C ended training early.
-    choice_ : with ``search`` "context" or "row", else None.
+    choice_ : after a search "context" or "row", else None. dropped_ : the features that it
+        dropped; rounds_ : in which rounds. decided_ : what was decided for this table, in words.
 
     Examples
     --------
@@ -110,6 +120,7 @@ class RealX(Priced):
     choice_: Kind | None
     dropped_: list[str]
     rounds_: list[Round]
+    decided_: str
     _images = False  # whether pictures came
 
     def __init__(
@@ -171,41 +182,21 @@ class RealX(Priced):
         )
 
     def _train(self, train: Data, valid: Data, targets: Targets, seed: int) -> list[int]:
-        self.choice_, self.dropped_, self.rounds_ = None, [], []
+        self.choice_, self.dropped_, self.rounds_, self.decided_ = None, [], [], ""
         if not self._searches:
             return super()._train(train, valid, targets, seed)
-        assert isinstance(self.columns_, Columns)
         levels, features = self._levels(), self._sizes[1]
-        prices = [max(level / features, _FREE) for level in levels]
-        searched = Search(
-            train,
-            valid,
-            self.columns_,
-            cast(SetMLP, self._predictor),
-            self._law,
-            self._options,
-            prices,
-            rounds=defaults.ROUNDS if self.drop else 0,
-            seed=seed,
-            device=self.device,
-            checkpoint=self.checkpoint,
-            show=self.progress,
-            title=self.title,
-        ).run()
+        searched = self._searched(train, valid, levels, seed, self.checkpoint)
         learned, self.rounds_ = searched.learned, searched.rounds
         kept = set(learned.part.features)
         self.dropped_ = [name for i, name in enumerate(self.columns_.features) if i not in kept]
         predictor = PartPredictor(learned.predictor, learned.part, len(self.columns_.index))
-
-        def fitted(selectors: Sequence[nn.Module]) -> list[Fitted]:
-            return [
-                Fitted(level, PartSelector(own, learned.part, features), predictor)
-                for level, own in zip(levels, selectors, strict=True)
-            ]
-
         settings: dict[Kind, list[Fitted]] = {
-            "context": fitted(searched.found.context),
-            "row": fitted(searched.found.row),
+            kind: [
+                Fitted(level, selector, predictor)
+                for level, selector in zip(levels, searched.selectors(kind, features), strict=True)
+            ]
+            for kind in ("context", "row")
         }
         some = _judging(valid)
         x, target = some.x.numpy(), some.target.numpy()
@@ -215,16 +206,57 @@ class RealX(Priced):
         self.choice_ = better_kind(
             (context.logliks, context.fraction * features),
             (row.logliks, row.fraction * features),
-            prices[least],
+            max(levels[least] / features, _FREE),
         )
         self.settings_ = settings[self.choice_]
         self._learned(learned.trained, targets)
+        self.decided_ = (
+            f"{_KINDS[self.choice_]} {len(learned.predictor.members)} networks that learned from "
+            f"{train.rows:,} rows and {len(kept):,} of {features:,} features"
+            f"{', from labels softened by boosting' if learned.train is not train else ''}."
+        )
         return [max(learned.trained.epochs)] * len(levels)
+
+    def _searched(
+        self, train: Data, valid: Data, levels: Sequence[float], seed: int, checkpoint: Any
+    ) -> Searched:
+        """Search the table for each λ."""
+        assert isinstance(self.columns_, Columns)
+        return Search(
+            train,
+            valid,
+            self.columns_,
+            cast(SetMLP, self._predictor),
+            self._law,
+            self._options,
+            [max(level / self._sizes[1], _FREE) for level in levels],
+            rounds=defaults.ROUNDS if self.drop else 0,
+            seed=seed,
+            device=self.device,
+            checkpoint=checkpoint,
+            show=self.progress,
+            title=self.title,
+        ).run()
+
+    def _again(
+        self, train: Data, valid: Data, level: float, seeds: Sequence[int], fitted: Explainer
+    ) -> list[nn.Module]:
+        assert isinstance(fitted, RealX)
+        if fitted.choice_ is None:
+            return super()._again(train, valid, level, seeds, fitted)
+        found: list[nn.Module] = []
+        for seed in seeds:
+            folder = None if self.checkpoint is None else Path(self.checkpoint) / f"seed-{seed}"
+            searched = self._searched(train, valid, [level], seed, folder)
+            found += searched.selectors(fitted.choice_, self._sizes[1])
+        return found
 
     def _choose(
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int
     ) -> None:
         super()._choose(method, train, _judging(valid) if self._searches else valid, epochs, seed)
+        if self.choice_ is not None:
+            logging.getLogger("unmasked").info(self.decided_)
 
     @property
     def _searches(self) -> bool:
@@ -289,11 +321,12 @@ class RealX(Priced):
         }
 
     def _config(self) -> dict[str, Any]:
-        return {**super()._config(), "dropped": self.dropped_}
+        return {**super()._config(), "dropped": self.dropped_, "decided": self.decided_}
 
     def _restore(self, config: dict[str, Any], masker: Masker | None) -> None:
         super()._restore(config, masker)
-        self.dropped_, self.rounds_, self.choice_ = config.get("dropped", []), [], None
+        self.choice_, self.rounds_ = None, []
+        self.dropped_, self.decided_ = config.get("dropped", []), config.get("decided", "")
 
     def _restored(self, settings: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Fitted]:
         if not self._searches:

@@ -23,8 +23,8 @@ from unmasked.masking import Groups, Token
 from unmasked.masklaws import MaskLaw
 from unmasked.metrics import log_likelihoods
 from unmasked.networks import SetMLP, TableSet
-from unmasked.search.find import Found, evenly, find
-from unmasked.search.narrow import Part
+from unmasked.search.find import Found, Kind, evenly, find
+from unmasked.search.narrow import Part, PartSelector
 from unmasked.search.screen import best_features, second_moments
 from unmasked.search.values import SetPredictor, everything_shown
 from unmasked.softening import boosting_adds, may_soften, softened
@@ -92,6 +92,11 @@ class Searched:
     learned: Learned
     found: Found
     rounds: list[Round]
+
+    def selectors(self, kind: Kind, features: int) -> list[PartSelector]:
+        """Of one kind, from whole rows to logits of all the table's features."""
+        own = self.found.context if kind == "context" else self.found.row
+        return [PartSelector(selector, self.learned.part, features) for selector in own]
 
 
 @dataclass(frozen=True)

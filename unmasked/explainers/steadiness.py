@@ -14,9 +14,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from unmasked.checks import is_whole
-from unmasked.engine import Settings, fit
 from unmasked.errors import DataWarning, InputError
-from unmasked.estimator import Table, checkpoint_file
+from unmasked.estimator import Table
 from unmasked.explainers.base import Explainer
 from unmasked.explanation import Explanation
 
@@ -111,25 +110,11 @@ def stability(
             "columns or statistics; give the same X."
         )
     level = explainer._setting(None).level
-    trained = fit(
-        twin._method(),
-        Settings((level,), tuple(own + 1 + number for number in numbers)),
-        train,
-        valid,
-        twin._options,
-        device=twin.device,
-        path=checkpoint_file(twin.checkpoint, f"{type(twin).__name__.lower()}-stability"),
-        show=twin.progress,
-        title=f"{twin.title}, {len(numbers)} seeds",
-        whole=True,
-    )
+    selectors = twin._again(train, valid, level, [own + 1 + n for n in numbers], explainer)
     asked = X if rows is None else rows
     matrix = explainer._matrix(asked)
     setting = explainer._setting(None)
-    masks = [
-        explainer._select(explainer._run(selector, matrix), setting)
-        for selector in trained.selectors
-    ]
+    masks = [explainer._select(explainer._run(selector, matrix), setting) for selector in selectors]
     return Stability(explainer.explain(asked), np.stack(masks))
 
 

@@ -109,7 +109,7 @@ def _for_one_set(explanation: Explanation, explainer: RealX) -> list[str]:
 
 
 def _restart(explainer: RealX) -> list[str]:
-    if explainer.search or explainer.restarts >= _RESTARTS:
+    if explainer.choice_ is not None or explainer.restarts >= _RESTARTS:
         return []
     return [
         f"--restarts {_RESTARTS}, as a selector can settle in a selection that no small change "

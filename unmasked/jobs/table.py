@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -113,7 +113,7 @@ def explain_table(
     roles: Roles | None = None,
     seeds: int = 0,
     restarts: int = 1,
-    search: bool = False,
+    search: bool | Literal["auto"] = "auto",
     command: str = "unmasked explain",
 ) -> TableResult:
     """Split a table, train REAL-X and EVAL-X, explain and evaluate the test rows, report.
@@ -140,8 +140,8 @@ def explain_table(
         run += f" {restarts} restarts"
     if roles != Roles():
         run += f" {roles}"
-    if search:
-        run += " search"
+    if search != "auto":
+        run += f" search {search}"
     checkpoint = checkpoint_folder(folder, path.read_bytes(), run)
     tell_of_other_training(folder, checkpoint)
     tell_of_replacing(folder, command)
@@ -178,7 +178,7 @@ def explain_table(
         "summary": summary,
         "path": explainer.path_.to_dict("records"),
         "choice": explainer.reason_,
-        **({"search": explainer.choice_} if search else {}),
+        **_about_search(explainer),
         "rows": _rows(path, explainer, evaluator, explanation, scores, split, seed),
         "remarks": scores.remarks,
         "sets": sets_results(explanation),
@@ -328,6 +328,14 @@ def _trust(explainer: RealX, explanation: Explanation, X: pd.DataFrame) -> pd.Da
     return pd.DataFrame({"familiarity": familiarity}, index=explanation.index)
 
 
+def _about_search(explainer: RealX) -> dict[str, Any]:
+    """What ``results.json`` says of a search."""
+    if explainer.choice_ is None:
+        return {}
+    rounds = [asdict(own) for own in explainer.rounds_]
+    return {"search": explainer.choice_, "dropped": explainer.dropped_, "rounds": rounds}
+
+
 def _about_outside(trust: pd.DataFrame, what: str) -> str:
     outside = int((trust["familiarity"] < OUTSIDE).sum())
     return (
@@ -442,7 +450,12 @@ def _summary(explanation: Explanation, scores: Scores, target: str, explainer: R
         *sets_sentences(explanation, "test row"),
     ]
     if explainer.choice_ is not None:
-        text.append(_CHOICES[explainer.choice_])
+        text.append(f"{explainer.decided_} {_CHOICES[explainer.choice_]}")
+    if explainer.dropped_:
+        text.append(
+            f"{len(explainer.dropped_):,} features were dropped before the search, as nothing "
+            f"was lost without them: {some(explainer.dropped_, 200)}."
+        )
     if not explanation.masks.any():
         text.append("Nothing is shown in any row: the price λ is too high for this table.")
     text += edge_sentences(explainer, explanation)
