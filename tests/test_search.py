@@ -12,10 +12,14 @@ import torch
 from typer.testing import CliRunner
 
 from unmasked import RealX, SetMLP, Superpixels, Training, Zero
+from unmasked.choosing import Candidate
 from unmasked.cli import app
 from unmasked.columns import bin_edges
 from unmasked.data import synthetic
+from unmasked.engine import Data
 from unmasked.errors import InputError
+from unmasked.explainers import stability
+from unmasked.explainers.searching import PerRow
 from unmasked.masking import Groups
 from unmasked.networks import build
 from unmasked.search.choice import RowChoice, habits, signed_logits
@@ -36,9 +40,11 @@ from unmasked.search.values import (
     SetPredictor,
     closeness,
     log_likelihoods,
+    of_size,
     paths,
     set_values,
 )
+from unmasked.softening import boosting_adds, may_soften, softened
 
 INDEX = (0, 1, 1, 2, 3)  # the second feature has two columns
 NETWORK = SetMLP((8,), inner=3, embedding=5, activation="gelu", bins=True)
@@ -261,7 +267,7 @@ def test_search_finds_the_control_flow_of_s3(one_thread):
 
 @pytest.mark.parametrize("choice", ["context", "row"])
 def test_both_kinds_are_saved_whole(tmp_path, monkeypatch, choice):
-    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda *_: choice)
+    monkeypatch.setattr("unmasked.explainers.searching.better_kind", lambda *_: choice)
     rows = synthetic("S1", 400, seed=0)
     X = pd.DataFrame(rows.x, columns=[f"c{i}" for i in range(11)]).assign(t=["a", "b"] * 200)
     explainer = RealX(search=True, training=Training(epochs=20), **QUICK).fit(X, rows.y)
@@ -301,7 +307,7 @@ def test_of_many_rows_some_are_searched(monkeypatch):
     """All limits at work at once: rows to search, to value, to place thresholds by, to judge by."""
     for name in ("_SEARCHED", "_VALUED", "_PLACED"):
         monkeypatch.setattr(f"unmasked.search.find.{name}", 30)
-    monkeypatch.setattr("unmasked.explainers.realx.JUDGED", 20)
+    monkeypatch.setattr("unmasked.explainers.searching._JUDGED", 20)
     rows = synthetic("S1", 400, seed=0)
     explainer = RealX(search=True, training=Training(epochs=5), **QUICK).fit(rows.x, rows.y)
     assert explainer.explain(rows.x).masks.shape == (400, 11)
@@ -327,7 +333,7 @@ def test_what_does_not_go_with_search(options, word):
 @pytest.mark.parametrize("choice", ["context", "row"])
 def test_where_features_are_free_nothing_breaks(monkeypatch, choice):
     """λ = 0, alone and beside others."""
-    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda *_: choice)
+    monkeypatch.setattr("unmasked.explainers.searching.better_kind", lambda *_: choice)
     rows = synthetic("S1", 100, seed=0)
     for sparsity in (0.0, [0.0, 0.1]):
         explainer = RealX(sparsity, search=True, training=Training(epochs=3), **QUICK)
@@ -393,7 +399,7 @@ def test_choices_follow_their_predictor_to_another_precision(predictor, x):
 
 @pytest.mark.parametrize("choice", ["context", "row"])
 def test_the_command_searches_and_explains_new_rows(tmp_path, monkeypatch, choice):
-    monkeypatch.setattr("unmasked.explainers.realx.better_kind", lambda *_: choice)
+    monkeypatch.setattr("unmasked.explainers.searching.better_kind", lambda *_: choice)
     rows = synthetic("S3", 300, seed=0)
     table = pd.DataFrame(rows.x, columns=[f"c{i}" for i in range(11)]).assign(y=rows.y)
     table.to_csv(tmp_path / "rows.csv", index=False)
@@ -410,3 +416,123 @@ def test_the_command_searches_and_explains_new_rows(tmp_path, monkeypatch, choic
     assert done.exit_code == 0, done.output
     masks = [pd.read_csv(own / "masks.csv", index_col="row") for own in (first, second)]
     pd.testing.assert_frame_equal(masks[0], masks[1].loc[masks[0].index])
+
+
+# ---------------------------------------------------------------------- a size of one's own
+
+
+def test_sets_of_a_size_are_at_least_as_good_as_either_way_alone(predictor, x):
+    values = set_values(predictor, x, EVERY)
+    sizes = EVERY.sum(1)
+    places = {tuple(mask): i for i, mask in enumerate(EVERY.tolist())}
+    for size in range(5):
+        masks, missed = of_size(predictor, x, size)
+        assert (masks.sum(1) == size).all()
+        assert (missed[~masks] == 0).all()
+        own = values[range(7), [places[tuple(mask)] for mask in masks.tolist()]]
+        if size in (0, 1, 3, 4):  # one step from nothing or from everything: the best there is
+            torch.testing.assert_close(own, values[:, sizes == size].amax(1))
+    masks, missed = of_size(predictor, x, 2)
+    for i in range(7):
+        for j in masks[i].nonzero().flatten().tolist():
+            without = masks[i].clone()
+            without[j] = False
+            lost = values[i, places[tuple(masks[i].tolist())]]
+            lost = lost - values[i, places[tuple(without.tolist())]]
+            torch.testing.assert_close(missed[i, j], lost.clamp_min(0))
+
+
+def test_exactly_k_features_are_searched_for():
+    rows = synthetic("S3", 400, seed=0)
+    explainer = RealX(training=Training(epochs=20), **QUICK).fit(rows.x, rows.y)
+    explanation = explainer.explain(rows.x, k=3)
+    assert (explanation.masks.sum(1) == 3).all()
+    np.testing.assert_array_equal(explanation.masks, explanation.probabilities > 0.49)
+    assert explanation.about["top"] == 3
+    with pytest.raises(InputError, match="whole number"):
+        explainer.explain(rows.x, k=12)
+    with pytest.raises(InputError, match="either sparsity or k"):
+        explainer.explain(rows.x, k=2, sparsity=explainer.sparsity_)
+
+
+@pytest.mark.parametrize("kind", ["context", "row"])
+def test_either_kind_can_be_asked_for(kind):
+    rows = synthetic("S3", 300, seed=0)
+    explainer = RealX(search=kind, training=Training(epochs=20), **QUICK).fit(rows.x, rows.y)
+    assert explainer.choice_ == kind
+    if kind == "row":
+        assert explainer.per_row_.captured == pytest.approx(explainer.per_row_.worth)
+
+
+def test_what_choosing_for_each_row_is_worth():
+    """By hand: two features shown instead of one, λ = 0.1 for all ten."""
+    noise = np.array([-0.1, 0.1])
+    fixed, own, row = (
+        Candidate(0.1, size / 10, 0.0, 0.0, value + noise * i)
+        for i, (size, value) in enumerate([(1, -0.5), (2, -0.45), (2, -0.4)])
+    )
+    found = PerRow.of(fixed, own, row)
+    assert found.worth == pytest.approx(0.09)
+    assert found.captured == pytest.approx(0.04)
+    assert found.error == pytest.approx(0.2 / np.sqrt(2))
+    assert "at most 0.373 nats" in str(found)
+    assert "worth 0.090 nats" in str(PerRow(0.09, 0.04, 0.01))
+    assert "has 0.040" in str(PerRow(0.09, 0.04, 0.01))
+
+
+def test_without_a_word_what_can_be_searched_is():
+    rows = synthetic("S1", 200, seed=0)
+    searched = RealX(training=Training(epochs=3), progress=False).fit(rows.x, rows.y)
+    assert searched.choice_ is not None
+    assert "4 networks" in searched.decided_
+    for options in ({"restarts": 2}, {"masker": Zero()}, {"exchange": True}, {"search": False}):
+        plain = RealX(0.1, training=Training(epochs=1), progress=False, **options)
+        assert plain.fit(rows.x, rows.y).choice_ is None
+
+
+def test_what_was_decided_is_logged(caplog):
+    rows = synthetic("S1", 200, seed=0)
+    with caplog.at_level("INFO", logger="unmasked"):
+        explainer = RealX(training=Training(epochs=3), progress=False).fit(rows.x, rows.y)
+    assert caplog.messages == [explainer.decided_]
+
+
+def test_stability_searches_again(tmp_path):
+    rows = synthetic("S3", 1500, seed=0)
+    explainer = RealX(0.1, checkpoint=tmp_path, training=Training(epochs=60), **QUICK)
+    explainer.fit(rows.x, rows.y)
+    found = stability(explainer, rows.x, rows.y, rows=rows.x[:200], seeds=2)
+    assert found.masks.shape == (2, 200, 11)
+    assert found.agreement.mean() > 0.8
+    seeds = sorted(path.name for path in tmp_path.glob("seed-*"))
+    assert len(seeds) == 2
+
+
+# ---------------------------------------------------------------------- softened labels
+
+
+def test_labels_are_softened_by_boosting_that_never_saw_them():
+    """Labels of pure chance: a guess that had seen its label would lean to it."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 4)).astype(np.float32)
+    target = torch.eye(2)[rng.integers(0, 2, 600)]
+    soft = softened(Data(torch.from_numpy(x), target), seed=0).target
+    torch.testing.assert_close(soft.sum(1), torch.ones(600), atol=2e-3, rtol=0)
+    guess = 2 * soft - target
+    lean = (guess * target).sum(1) - 0.5  # how much the guess knows of its label; 0 on average
+    assert abs(lean.mean()) < 4 * lean.std() / np.sqrt(600)
+    assert may_soften(Data(torch.from_numpy(x), target))
+    assert not may_soften(Data(torch.from_numpy(x), soft))  # probabilities as they came
+    assert not may_soften(Data(torch.from_numpy(x[:100]), target[:100]))
+
+
+def test_boosting_adds_where_networks_know_nothing_and_not_where_they_know_all():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1500, 3)).astype(np.float32)
+    chance = 1 / (1 + np.exp(-3 * x[:, 0]))
+    target = torch.eye(2)[(rng.random(1500) < chance).astype(int)]
+    rows = Data(torch.from_numpy(x), target)
+    train, valid = (Data(rows.x[own], target[own]) for own in (slice(1000), slice(1000, None)))
+    truth = np.stack([1 - chance, chance], 1)[1000:]
+    assert boosting_adds(train, valid, np.full((500, 2), 0.5), seed=0)
+    assert not boosting_adds(train, valid, truth, seed=0)

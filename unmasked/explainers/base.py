@@ -178,8 +178,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         full = None
         if self.choose in OF_FULL and len(self.settings_) > 1:
             full = self._full_accuracy(method, train, valid, seed)
-        x, target = valid.x.numpy(), valid.target.numpy()
-        candidates = [self._judged(setting, x, target) for setting in self.settings_]
+        candidates = self._candidates(valid)
         chosen, reason = 0, "the only setting"
         if len(candidates) > 1:
             chosen, reason = choose(
@@ -199,6 +198,11 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
                 "chosen": [i == chosen for i in range(len(candidates))],
             }
         )
+
+    def _candidates(self, valid: Data) -> list[Candidate]:
+        """Every setting as validation rows see it."""
+        x, target = valid.x.numpy(), valid.target.numpy()
+        return [self._judged(setting, x, target) for setting in self.settings_]
 
     def _judged(
         self, setting: Fitted, x: NDArray[np.float32], target: NDArray[np.float32]

@@ -13,6 +13,7 @@ from torch import nn
 from unmasked.columns import GroupSpec
 from unmasked.engine import Training
 from unmasked.engine.progress import Show
+from unmasked.errors import InputError
 from unmasked.estimator import Table
 from unmasked.explainers.base import Explainer
 from unmasked.explanation import Explanation
@@ -81,12 +82,22 @@ class Priced(Explainer):
         """The λ of the trained path that is meant; without one, the chosen λ."""
         return float(self._setting(sparsity).level)
 
-    def explain(self, X: Table, *, sparsity: float | None = None) -> Explanation:
+    def explain(
+        self, X: Table, *, sparsity: float | None = None, k: int | None = None
+    ) -> Explanation:
         """Select features for each row: one forward pass, in batches of ``batch_size``.
 
-        ``sparsity`` picks another λ of the trained path.
+        ``sparsity`` picks another λ of the trained path; ``k`` shows exactly so many features of
+        each row, instead of what pays its price.
         """
-        return self._explain(X, sparsity)
+        if k is None:
+            return self._explain(X, sparsity)
+        if sparsity is not None:
+            raise InputError(f"either sparsity or k says how much to show; leave out k={k!r}.")
+        return self._of_size(X, k)
+
+    def _of_size(self, X: Table, k: int) -> Explanation:
+        return self._explain(X, None).top(k)
 
     def predict_proba(
         self, X: Table, *, sparsity: float | None = None, everything: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -12,33 +13,35 @@ import torch
 from torch import Tensor, nn
 
 from unmasked import defaults, methods
+from unmasked.choosing import Candidate
 from unmasked.columns import Columns, GroupSpec
 from unmasked.data.stored import StoredImages
 from unmasked.engine import Data, Method, Training
+from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show
 from unmasked.errors import InputError
+from unmasked.estimator import Table
 from unmasked.explainers.base import Explainer, Fitted
 from unmasked.explainers.priced import Priced
-from unmasked.explainers.searching import Round, Search, Searched
+from unmasked.explainers.searching import Judged, PerRow, Round, Search
+from unmasked.explanation import Explanation
 from unmasked.masking import Masker, Token
 from unmasked.masklaws import MaskLaw
 from unmasked.networks import Factory, SetMLP, TableSet, build
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
-from unmasked.search.find import Kind, better_kind, evenly
+from unmasked.search.find import KINDS, Kind
 from unmasked.search.narrow import Part, PartPredictor, PartSelector
-from unmasked.search.values import SetPredictor
+from unmasked.search.values import SetPredictor, of_size
 from unmasked.storage import load_weights
 from unmasked.targets import Targets
 
-JUDGED = 5000
-"""Validation rows that the settings of a search are judged by, at most."""
+_SEARCHES = ("auto", "context", "row")
 _MEMBERS = "predictor.0.predictor.members."
 _KINDS: dict[Kind, str] = {
     "context": "Features were chosen by the values of others that are shown, under",
     "row": "Features were searched for in each row, under",
 }
-_FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 
 
 class RealX(Priced):
@@ -79,7 +82,8 @@ class RealX(Priced):
         then decides (``choice_`` is "context"): it cannot give anything away. Where that is worth
         at least three prices of a feature less, at the lowest price, the set is looked for that
         brings each row's prediction nearest to that from everything ("row"). False trains a
-        selector by gradients, as the paper does; True refuses what cannot be searched.
+        selector by gradients, as the paper does; True refuses what cannot be searched, "context"
+        and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
         no tree shows, as long as held-out rows are predicted as well without them. Of more than
         200 it looks at the 200 with the largest second moments. ``dropped_`` names them all.
@@ -104,8 +108,9 @@ class RealX(Priced):
     selector_, predictor_ : the chosen networks. columns_ : names and statistics of the columns.
     classes_, n_features_in_, feature_names_in_ : as in scikit-learn. history_ : training curves.
     interrupted_ : whether Ctrl-C ended training early.
-    choice_ : after a search "context" or "row", else None. dropped_ : the features that it
-        dropped; rounds_ : in which rounds. decided_ : what was decided for this table, in words.
+    choice_ : after a search "context" or "row", else None. decided_ : what was decided for this
+        table, in words. dropped_ : the features that the search dropped; rounds_ : in which rounds.
+        per_row_ : what choosing for each row is worth.
 
     Examples
     --------
@@ -121,6 +126,8 @@ class RealX(Priced):
     dropped_: list[str]
     rounds_: list[Round]
     decided_: str
+    per_row_: PerRow
+    _judgement: Judged
     _images = False  # whether pictures came
 
     def __init__(
@@ -134,7 +141,7 @@ class RealX(Priced):
         predictor: nn.Module | Factory | None = None,
         predictor_first: bool = False,
         exchange: bool = False,
-        search: bool | Literal["auto"] = "auto",
+        search: bool | Literal["auto", "context", "row"] = "auto",
         drop: bool = True,
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
@@ -186,29 +193,21 @@ class RealX(Priced):
         if not self._searches:
             return super()._train(train, valid, targets, seed)
         levels, features = self._levels(), self._sizes[1]
-        searched = self._searched(train, valid, levels, seed, self.checkpoint)
+        search = self._search(train, valid, levels, seed, self.checkpoint)
+        searched = search.run()
         learned, self.rounds_ = searched.learned, searched.rounds
+        self._judgement = search.judged(learned)
+        asked = self.search if self.search in KINDS else None
+        self.choice_ = asked or self._judgement.better(features)
+        predictor = PartPredictor(learned.predictor, learned.part, len(self.columns_.index))
+        self.settings_ = [
+            Fitted(level, selector, predictor)
+            for level, selector in zip(
+                levels, searched.selectors(self.choice_, features), strict=True
+            )
+        ]
         kept = set(learned.part.features)
         self.dropped_ = [name for i, name in enumerate(self.columns_.features) if i not in kept]
-        predictor = PartPredictor(learned.predictor, learned.part, len(self.columns_.index))
-        settings: dict[Kind, list[Fitted]] = {
-            kind: [
-                Fitted(level, selector, predictor)
-                for level, selector in zip(levels, searched.selectors(kind, features), strict=True)
-            ]
-            for kind in ("context", "row")
-        }
-        some = _judging(valid)
-        x, target = some.x.numpy(), some.target.numpy()
-        least = int(np.argmin(levels))
-        context = self._judged(settings["context"][least], x, target)
-        row = self._judged(settings["row"][least], x, target)
-        self.choice_ = better_kind(
-            (context.logliks, context.fraction * features),
-            (row.logliks, row.fraction * features),
-            max(levels[least] / features, _FREE),
-        )
-        self.settings_ = settings[self.choice_]
         self._learned(learned.trained, targets)
         self.decided_ = (
             f"{_KINDS[self.choice_]} {len(learned.predictor.members)} networks that learned from "
@@ -217,10 +216,15 @@ class RealX(Priced):
         )
         return [max(learned.trained.epochs)] * len(levels)
 
-    def _searched(
+    def _candidates(self, valid: Data) -> list[Candidate]:
+        if self.choice_ is None:
+            return super()._candidates(valid)
+        return self._judgement.of(self.choice_)
+
+    def _search(
         self, train: Data, valid: Data, levels: Sequence[float], seed: int, checkpoint: Any
-    ) -> Searched:
-        """Search the table for each λ."""
+    ) -> Search:
+        """The table, and how to search it for each λ."""
         assert isinstance(self.columns_, Columns)
         return Search(
             train,
@@ -229,14 +233,14 @@ class RealX(Priced):
             cast(SetMLP, self._predictor),
             self._law,
             self._options,
-            [max(level / self._sizes[1], _FREE) for level in levels],
+            levels,
             rounds=defaults.ROUNDS if self.drop else 0,
             seed=seed,
             device=self.device,
             checkpoint=checkpoint,
             show=self.progress,
             title=self.title,
-        ).run()
+        )
 
     def _again(
         self, train: Data, valid: Data, level: float, seeds: Sequence[int], fitted: Explainer
@@ -247,15 +251,38 @@ class RealX(Priced):
         found: list[nn.Module] = []
         for seed in seeds:
             folder = None if self.checkpoint is None else Path(self.checkpoint) / f"seed-{seed}"
-            searched = self._searched(train, valid, [level], seed, folder)
+            searched = self._search(train, valid, [level], seed, folder).run()
             found += searched.selectors(fitted.choice_, self._sizes[1])
         return found
+
+    def _of_size(self, X: Table, k: int) -> Explanation:
+        """Search for the best k features of each row, of those that were not dropped."""
+        explanation = super()._of_size(X, k)
+        if self.choice_ is None or not len(explanation.masks):
+            return explanation
+        own = self.settings_[self.chosen_].predictor
+        assert isinstance(own, PartPredictor)
+        predictor, part, device = own.predictor, own.part, choose_device(self.device)
+        x = torch.from_numpy(self._matrix(X)[:, list(part.columns)]).to(device)
+        masks, missed = of_size(predictor.to(device).eval(), x, min(k, len(part.features)))
+        predictor.to("cpu")
+        shown = np.zeros_like(explanation.masks)
+        shown[:, list(part.features)] = masks.cpu().numpy()
+        chances = np.zeros(shown.shape, dtype=np.float32)
+        most = missed.amax(1, keepdim=True).clamp_min(1e-12)
+        chances[:, list(part.features)] = torch.where(masks, 0.5 + missed / most / 2, 0).cpu()
+        return replace(explanation, masks=shown, probabilities=chances)
 
     def _choose(
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int
     ) -> None:
-        super()._choose(method, train, _judging(valid) if self._searches else valid, epochs, seed)
+        super()._choose(method, train, valid, epochs, seed)
         if self.choice_ is not None:
+            judged, i = self._judgement, self.chosen_
+            own = judged.of(self.choice_)[i]
+            self.per_row_ = PerRow.of(judged.fixed[i], own, judged.row[i])
+            del self._judgement
+            self.decided_ += f" {self.per_row_}"
             logging.getLogger("unmasked").info(self.decided_)
 
     @property
@@ -296,16 +323,19 @@ class RealX(Priced):
 
     def _check_parts(self) -> None:
         super()._check_parts()
-        if not isinstance(self.search, bool) and self.search != "auto":
-            raise InputError(f"search must be True, False or 'auto' but is {self.search!r}.")
+        if not isinstance(self.search, bool) and self.search not in _SEARCHES:
+            raise InputError(
+                f"search must be True, False or one of {', '.join(_SEARCHES)} but is "
+                f"{self.search!r}."
+            )
         unfit = self._unfit_for_search()
-        if self.search is True and unfit is not None:
+        if self.search and self.search != "auto" and unfit is not None:
             raise InputError(unfit)
 
     def _learn(self, table: Any) -> None:
         self._images = isinstance(table, np.ndarray | StoredImages)
         super()._learn(table)
-        if self.search is True and self._images:
+        if self.search and self.search != "auto" and self._images:
             raise InputError("search is for tables, but images came; leave it out.")
 
     @property
@@ -360,9 +390,3 @@ class RealX(Priced):
     @classmethod
     def _from_parameters(cls, config: dict[str, Any]) -> dict[str, Any]:
         return {**super()._from_parameters(config), **config["parameters"]}
-
-
-def _judging(valid: Data) -> Data:
-    """Validation rows to judge a search by: choosing for each row takes its time."""
-    some = evenly(valid.rows, JUDGED)
-    return Data(valid.x[some], valid.target[some])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unmasked import defaults, methods
+from unmasked.choosing import Candidate
 from unmasked.columns import Columns
 from unmasked.engine import Data, Settings, Trained, Training, fit, restart_seeds
 from unmasked.engine.device import choose_device
@@ -23,16 +24,21 @@ from unmasked.masking import Groups, Token
 from unmasked.masklaws import MaskLaw
 from unmasked.metrics import log_likelihoods
 from unmasked.networks import SetMLP, TableSet
-from unmasked.search.find import Found, Kind, evenly, find
+from unmasked.search.choice import RowChoice
+from unmasked.search.context import ContextChoice
+from unmasked.search.find import Found, Kind, better_kind, evenly, find
 from unmasked.search.narrow import Part, PartSelector
 from unmasked.search.screen import best_features, second_moments
-from unmasked.search.values import SetPredictor, everything_shown
+from unmasked.search.values import SetPredictor, everything_shown, shown_alone
 from unmasked.softening import boosting_adds, may_soften, softened
 
 _PROBES = 2  # networks of a round, of those that are trained in the end
 _TREES = 2  # of the lowest prices: what they show is kept
 _SPARED = 20  # features that the first round keeps for their second moments
 _MOST_STAY = 0.9
+_LITTLE = 0.002  # nats that nobody would choose for each row for
+_JUDGED = 5000  # held-out rows that what is found is judged by, at most
+_FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 _ASKED = 5000  # held-out rows that a round is judged by, at most
 
 
@@ -95,15 +101,73 @@ class Searched:
 
     def selectors(self, kind: Kind, features: int) -> list[PartSelector]:
         """Of one kind, from whole rows to logits of all the table's features."""
-        own = self.found.context if kind == "context" else self.found.row
-        return [PartSelector(selector, self.learned.part, features) for selector in own]
+        part = self.learned.part
+        return [PartSelector(selector, part, features) for selector in self.found.of(kind)]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a search finds at each λ, of either kind, and the best single set for all rows."""
+
+    context: list[Candidate]
+    row: list[Candidate]
+    fixed: list[Candidate]
+
+    def of(self, kind: Kind) -> list[Candidate]:
+        """Those of one kind."""
+        return self.context if kind == "context" else self.row
+
+    def better(self, features: int) -> Kind:
+        """Which kind to keep, by the lowest price."""
+        least = int(np.argmin([own.sparsity for own in self.context]))
+        context, row = self.context[least], self.row[least]
+        return better_kind(
+            (context.logliks, context.fraction * features),
+            (row.logliks, row.fraction * features),
+            max(context.sparsity / features, _FREE),
+        )
+
+
+@dataclass(frozen=True)
+class PerRow:
+    """What choosing for each row is worth, in nats a row on held-out rows, prices paid.
+
+    worth : of the best set for each row, beyond the best single set for all. captured : of what is
+    shown, beyond the same. error : standard error of ``worth``.
+    """
+
+    worth: float
+    captured: float
+    error: float
+
+    @classmethod
+    def of(cls, fixed: Candidate, own: Candidate, row: Candidate) -> PerRow:
+        """From all three at one λ, as the explainer's own predictor sees them."""
+
+        def gain(one: Candidate) -> NDArray[Any]:
+            paid = one.sparsity * (one.fraction - fixed.fraction)
+            return one.logliks - fixed.logliks - paid
+
+        worth = gain(row)
+        error = float(worth.std() / np.sqrt(len(worth)))
+        return cls(float(worth.mean()), float(gain(own).mean()), error)
+
+    def __str__(self) -> str:
+        if self.worth < max(_LITTLE, self.error):
+            most = max(self.worth + 2 * self.error, 0.0)
+            return f"Choosing for each row would gain at most {most:.3f} nats over one set for all."
+        return (
+            f"Choosing for each row is worth {self.worth:.3f} nats over one set for all, of which "
+            f"this choice has {self.captured:.3f}."
+        )
 
 
 @dataclass(frozen=True)
 class Search:
     """A table and how to search it.
 
-    prices : of one feature, in nats. rounds : how often features may be dropped; 0 keeps all.
+    levels : λ, the prices of showing all features, in nats. rounds : how often features may be
+    dropped; 0 keeps all.
     """
 
     train: Data
@@ -112,7 +176,7 @@ class Search:
     network: SetMLP
     law: MaskLaw
     training: Training | None
-    prices: Sequence[float]
+    levels: Sequence[float]
     rounds: int
     seed: int
     device: str
@@ -120,20 +184,31 @@ class Search:
     show: Show
     title: str
 
+    @property
+    def prices(self) -> list[float]:
+        """Of one feature."""
+        return [max(level / self.features, _FREE) for level in self.levels]
+
+    @property
+    def features(self) -> int:
+        """Of the whole table."""
+        return len(self.columns.features)
+
     def run(self) -> Searched:
         """Drop what nothing shows, round by round, then search among what is left."""
         index = self.columns.index
-        part = Part.of(range(max(index) + 1), index)
+        part = Part.of(range(self.features), index)
         told: list[Round] = []
         if self.rounds and len(part.features) > defaults.SCREENED:
             part = self._screened(part, defaults.SCREENED)
-            told.append(Round(max(index) + 1, len(part.features), None))
+            told.append(Round(self.features, len(part.features), None))
         learned = self._probe(part, len(told))
         if len(part.features) > defaults.NARROW:
             learned = self._narrowed(learned, told)
         if not learned.interrupted:
             learned = self._completed(learned)
-        return Searched(learned, self._find(learned, self.prices), told)
+        found = self._find(learned, self.prices, self._of(self.valid, learned.part))
+        return Searched(learned, found, told)
 
     def _narrowed(self, learned: Learned, told: list[Round]) -> Learned:
         """Drop features and learn again, as long as nothing is lost by it; add what was done."""
@@ -198,8 +273,10 @@ class Search:
         predicted = everything_shown(predictor, valid.x.to(device)).cpu()
         return Learned(part, predictor.to("cpu"), trained, train, valid, predicted)
 
-    def _find(self, learned: Learned, prices: Sequence[float], *, each_row: bool = True) -> Found:
-        train, valid = (self._of(rows, learned.part) for rows in (self.train, self.valid))
+    def _find(
+        self, learned: Learned, prices: Sequence[float], valid: Data, *, each_row: bool = True
+    ) -> Found:
+        train = self._of(self.train, learned.part)
         return find(
             learned.predictor,
             (train.x, train.target),
@@ -209,9 +286,53 @@ class Search:
             each_row=each_row,
         )
 
+    def judged(self, learned: Learned) -> Judged:
+        """Judge what a search finds by rows that it did not see: half by half of the held-out."""
+        valid = self._of(self.valid, learned.part)
+        some = evenly(valid.rows, _JUDGED)
+        halves = [some[::2], some[1::2]] if len(some) > 3 else [some, some]
+        every = [Data(valid.x[own], valid.target[own]) for own in halves]
+        found = [self._find(learned, self.prices, own) for own in every]
+        target = torch.cat([own.target for own in every[::-1]]).numpy()
+
+        def judge(choices: Sequence[Callable[[Tensor], Tensor]], level: float) -> Candidate:
+            """By one choice for each half, x -> masks, on the other half."""
+            parts = [
+                self._shown(learned, choice, own.x)
+                for choice, own in zip(choices, every[::-1], strict=True)
+            ]
+            masks, predicted = (np.concatenate(part) for part in zip(*parts, strict=True))
+            whole = np.zeros((len(masks), self.features), dtype=bool)
+            whole[:, list(learned.part.features)] = masks
+            return Candidate.judged(level, whole, predicted, target)
+
+        def of(kind: Kind) -> list[Candidate]:
+            return [
+                judge([_masks(own.of(kind)[i]) for own in found], level)
+                for i, level in enumerate(self.levels)
+            ]
+
+        fixed = [
+            judge([_same(own.fixed[i]) for own in found], level)
+            for i, level in enumerate(self.levels)
+        ]
+        return Judged(of("context"), of("row"), fixed)
+
+    def _shown(
+        self, learned: Learned, choice: Callable[[Tensor], Tensor], x: Tensor
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """Masks of rows, and what is predicted from what they show."""
+        device = choose_device(self.device)
+        x, predictor = x.to(device), learned.predictor.to(device)
+        masks = choice(x)
+        predicted = shown_alone(predictor, x, masks)
+        predictor.to("cpu")
+        return masks.cpu().numpy(), predicted.cpu().numpy()
+
     def _kept(self, learned: Learned, *, first: bool) -> list[int]:
         """The features that the trees of the lowest prices show, and some that look promising."""
-        found = self._find(learned, sorted(self.prices)[:_TREES], each_row=False)
+        valid = self._of(self.valid, learned.part)
+        found = self._find(learned, sorted(self.prices)[:_TREES], valid, each_row=False)
         shown = torch.cat([choice.logits > 0 for choice in found.context]).any(0)
         kept = {learned.part.features[i] for i in shown.nonzero().flatten().tolist()}
         if first and kept:
@@ -230,3 +351,18 @@ class Search:
         if len(part.columns) == rows.x.shape[1]:
             return rows
         return Data(rows.x[:, list(part.columns)].contiguous(), rows.target)
+
+
+def _masks(selector: ContextChoice | RowChoice) -> Callable[[Tensor], Tensor]:
+    """What a selector shows."""
+
+    def choose(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return selector.to(x.device)(x) > 0
+
+    return choose
+
+
+def _same(shown: Tensor) -> Callable[[Tensor], Tensor]:
+    """One set for all rows."""
+    return lambda x: shown.to(x.device).expand(len(x), -1)

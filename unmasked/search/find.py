@@ -30,6 +30,7 @@ from unmasked.search.context import (
 from unmasked.search.values import SetPredictor, log_likelihoods, paths, set_values
 
 Kind = Literal["context", "row"]
+KINDS: tuple[Kind, ...] = ("context", "row")
 MOST_SETS = 300
 """Sets that are chosen from."""
 _SEARCHED, _VALUED, _PLACED = 1000, 4000, 20_000  # rows
@@ -40,10 +41,16 @@ WORTH = 3.0
 
 @dataclass(frozen=True)
 class Found:
-    """Selectors at each price: one that chooses by context, one that chooses for each row."""
+    """At each price: a selector that chooses by context, one that chooses for each row, and the
+    best single set for all rows, (features,) bool."""
 
     context: list[ContextChoice]
     row: list[RowChoice]
+    fixed: list[Tensor]
+
+    def of(self, kind: Kind) -> Sequence[ContextChoice | RowChoice]:
+        """The selectors of one kind."""
+        return self.context if kind == "context" else self.row
 
 
 def find(
@@ -72,9 +79,11 @@ def find(
     more = evenly(len(learned[0]), _PLACED)
     every = torch.cat([learned[0][more].to(device), x])
     targets = torch.cat([learned[1][more].to(device), target])
-    context, row = [], []
+    context, row, fixed = [], [], []
     for price in prices:
-        tree = grow(questions, values - price * sets.sum(1), sets, price)
+        utility = values - price * sets.sum(1)
+        fixed.append(sets[utility.mean(0).argmax()].cpu())
+        tree = grow(questions, utility, sets, price)
         tree = placed(tree, predictor, every, targets, sets, price)
         tree, own = thinned(tree, predictor, x, target, sets, price)
         others = set_values(predictor, rows, flipped(tree, own))
@@ -83,7 +92,7 @@ def find(
         if each_row:
             row.append(RowChoice.learn(predictor, sets.cpu(), values.cpu(), price))
     predictor.to("cpu")
-    return Found(context, row)
+    return Found(context, row, fixed)
 
 
 def placed(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from unmasked.search.values import SetPredictor
 from unmasked.shapes import Float
 
 _HIDDEN = -7.0  # the logit of a feature that nothing shows
@@ -61,9 +62,10 @@ class PartSelector(nn.Module):
 class PartPredictor(nn.Module):
     """A predictor from some columns, told all: [x · m, m] of the whole row."""
 
-    def __init__(self, predictor: nn.Module, part: Part, columns: int) -> None:
+    def __init__(self, predictor: SetPredictor, part: Part, columns: int) -> None:
         super().__init__()
         self.predictor = predictor
+        self.part = part
         self.inputs = [*part.columns, *(columns + c for c in part.columns)]
 
     def forward(self, x: Float[Tensor, "batch inputs"]) -> Float[Tensor, "batch classes"]:

@@ -82,6 +82,21 @@ def everything_shown(
 
 
 @torch.no_grad()
+def shown_alone(
+    predictor: SetPredictor,
+    x: Float[Tensor, "rows columns"],
+    masks: Tensor,  # (rows, features) bool
+) -> Float[Tensor, "rows classes"]:
+    """Probabilities from what a mask for each row shows."""
+    size = predictor.rows_at_once(1)
+    found = []
+    for rows, own in zip(batches(x, size), batches(masks, size), strict=True):
+        terms = predictor.terms(rows)
+        found.append(predictor.read(torch.einsum("mrfn,rf->mrn", terms, own.to(terms.dtype))))
+    return torch.cat(found)
+
+
+@torch.no_grad()
 def set_values(
     predictor: SetPredictor,
     x: Float[Tensor, "rows columns"],
@@ -148,15 +163,60 @@ def paths(predictor: SetPredictor, x: Float[Tensor, "rows columns"]) -> Tensor:
     return sets[counts.argsort(descending=True, stable=True)]
 
 
-def _descent(features: int) -> list[int]:
-    """How many features to hide in each step: one of few, a share of many.
+@torch.no_grad()
+def of_size(
+    predictor: SetPredictor, x: Float[Tensor, "rows columns"], size: int
+) -> tuple[Tensor, Float[Tensor, "rows features"]]:
+    """For each row a set of so many features, and how much each of them is missed.
+
+    The better of two: features shown one after the other, and hidden until so many are left.
+    """
+    features = predictor.features
+    masks, missed = [], []
+    for rows in batches(x, predictor.rows_at_once(features)):
+        terms = predictor.terms(rows)  # (members, rows, features, n)
+        full = predictor.read(terms.sum(2))
+        forth = _walk(predictor, terms, full, [1] * size, show=True)[-len(rows) :]
+        back = _walk(predictor, terms, full, _descent(features, size), show=False)[-len(rows) :]
+        worth = [_worth(predictor, terms, full, mask) for mask in (forth, back)]
+        found = torch.where((worth[0] >= worth[1])[:, None], forth, back)
+        masks.append(found)
+        missed.append(_missed(predictor, terms, full, found))
+    return torch.cat(masks), torch.cat(missed)
+
+
+def _worth(
+    predictor: SetPredictor, terms: Tensor, full: Tensor, masks: Tensor
+) -> Float[Tensor, " rows"]:
+    """Closeness of what a mask for each row shows, (rows, features), to everything."""
+    sums = torch.einsum("mrfn,rf->mrn", terms, masks.to(terms.dtype))
+    return closeness(full, predictor.read(sums))
+
+
+def _missed(
+    predictor: SetPredictor, terms: Tensor, full: Tensor, masks: Tensor
+) -> Float[Tensor, "rows features"]:
+    """How much closeness is lost where one of the shown features is hidden; 0 of the others."""
+    members, count, features, width = terms.shape
+    sums = torch.einsum("mrfn,rf->mrn", terms, masks.to(terms.dtype))
+    without = (sums.unsqueeze(2) - terms).reshape(members, count * features, width)
+    values = closeness(full[:, None], predictor.read(without).view(count, features, -1))
+    lost = closeness(full, predictor.read(sums))[:, None] - values
+    return torch.where(masks, lost.clamp_min(0), 0)
+
+
+def _descent(features: int, left: int = 0) -> list[int]:
+    """How many features to hide in each step until so many are left: one of few, a share of many.
 
     >>> _descent(3), sum(_descent(1000)), len(_descent(1000)) < 60
     ([1, 1, 1], 1000, True)
+    >>> sum(_descent(1000, 7)), sum(_descent(100, 99))
+    (993, 1)
     """
     steps = []
-    while features:
-        steps.append(1 if features <= _NARROW else max(1, int(_SHARE * features)))
+    while features > left:
+        several = 1 if features <= _NARROW else max(1, int(_SHARE * features))
+        steps.append(min(several, features - left))
         features -= steps[-1]
     return steps
 
