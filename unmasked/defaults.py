@@ -52,7 +52,7 @@ def networks(inputs: int) -> tuple[Factory, int]:
 def boosting() -> HistGradientBoostingClassifier:
     """The boosted trees that are tried beside the networks; they stop on validation rows."""
     return HistGradientBoostingClassifier(
-        max_iter=300, max_bins=64, min_samples_leaf=40, l2_regularization=1.0, early_stopping=True
+        max_iter=300, min_samples_leaf=40, l2_regularization=1.0, early_stopping=True
     )
 
 

@@ -372,8 +372,7 @@ class EvalX(TableEvaluator):
     def save(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
 
-        An estimator is written beside them as ``estimator.skops``, for which the package skops
-        must be installed.
+        Boosted trees, or another estimator, are written beside them as ``estimator.skops``.
         """
         check_is_fitted(self)
         config = {**self._config(), "sizes": list(self.sizes_)}
