@@ -1,4 +1,4 @@
-"""Which evaluator should an audit use on tables: networks or boosted trees?
+"""Which evaluator should an audit use on tables: plain networks, boosted trees or `EvalX()`?
 
     python benchmarks/audit_evaluators.py
 
@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from unmasked import EvalX, synthetic
+from unmasked import MLP, EvalX, synthetic
 from unmasked.metrics import log_likelihoods
 
 random = np.random.default_rng(0)
@@ -51,7 +51,8 @@ for name, learn, (x, y), informative in tables():
     target = np.eye(2)[np.asarray(y, dtype=int)]
     trees = HistGradientBoostingClassifier(max_iter=300, max_bins=64)
     for kind, evaluator in {
-        "network": EvalX(progress=False, random_state=0),
+        "as it comes": EvalX(progress=False, random_state=0),
+        "network": EvalX(MLP(), progress=False, random_state=0),
         "boosting": EvalX(estimator=trees, mask_copies=20, random_state=0),
     }.items():
         started = time.monotonic()

@@ -39,7 +39,7 @@ from shap_lime_tables import processor, speed, tables
 from sklearn.ensemble import HistGradientBoostingClassifier
 from timing import Timed, take_turns
 
-from unmasked import L2X, EvalX, ExactPosterior, RealX, Training, selection_quality, synthetic
+from unmasked import L2X, MLP, EvalX, ExactPosterior, RealX, Training, selection_quality, synthetic
 from unmasked.auditing.cuts import first
 from unmasked.data import Synthetic
 from unmasked.data.synthetic import CONTROL_FLOW
@@ -156,7 +156,7 @@ class Run:
             synthetic(name, rows, seed=seed) for seed, rows in enumerate(sizes)
         )
         self.model = boosted(self.train, self.valid)
-        self.judge = EvalX(progress=False, training=plan.training, random_state=0)
+        self.judge = EvalX(MLP(), progress=False, training=plan.training, random_state=0)
         self.judge.fit(self.train.x, self.train.y, validation=(self.valid.x, self.valid.y))
         self.exact = ExactPosterior(name)
         self.own = self.test.truth.sum(1)

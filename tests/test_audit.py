@@ -349,10 +349,11 @@ def test_more_than_two_classes_and_missing_values():
     assert "town = missing" in page
 
 
-def test_networks_judge_too():
+@pytest.mark.parametrize("learner", ["network", "auto"])
+def test_networks_judge_too(learner):
     from unmasked import Training
 
-    settings = replace(QUICK, learner="network", training=Training(epochs=2), sample=5)
+    settings = replace(QUICK, learner=learner, training=Training(epochs=2), sample=5)
     result = audit(Explanation(honest(), feature_names=FEATURES, index=X.index), X, Y,
                    settings=settings)  # fmt: skip
     assert len(result.health.spread) == 1

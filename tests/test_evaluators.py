@@ -137,7 +137,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: boosted(estimator=GaussianNB).fit(X, Y),
         "but is the class GaussianNB",
     ),
-    "estimator by name": (lambda: boosted(estimator="trees").fit(X, Y), "classifier .* is str"),
+    "estimator by name": (
+        lambda: boosted(estimator="trees").fit(X, Y),
+        "scikit-learn classifier but is .trees",
+    ),
     "estimator without probabilities": (
         lambda: boosted(estimator=SVC()).fit(X, Y),
         "classifier with predict_proba, .* but is SVC",

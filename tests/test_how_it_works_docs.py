@@ -32,9 +32,9 @@ def test_how_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = run("how-it-works", tmp_path, monkeypatch)
     truth, without, code = (s["eloglik"].value for s in names["scores"].values())
     nothing = names["scores"]["without x11"].rows["nothing"]["eloglik"].value
-    # exactly, x11 is worth 0.105 nats and nothing shown −0.69; a judge of 40 epochs sees half
-    assert truth > without + 0.03
-    assert code < nothing + 0.06
+    # exactly, x11 is worth 0.105 nats and nothing shown −0.69
+    assert truth > without + 0.08
+    assert code < nothing + 0.03
     explanation, test = names["explanation"], names["test"]
     assert explanation.masks[:, 10].mean() > 0.95
     left = test.x[:, 10] < 0

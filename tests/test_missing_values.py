@@ -12,7 +12,7 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from typer.testing import CliRunner
 
-from unmasked import EvalX, RealX, Token, Training, Zero
+from unmasked import MLP, EvalX, RealX, Token, Training, Zero
 from unmasked.cli import app
 from unmasked.columns import Columns
 from unmasked.errors import DataWarning, InputError
@@ -39,7 +39,8 @@ def evaluator(**options: Any) -> EvalX:
 
 
 EVALUATORS = {
-    "token": lambda: evaluator(),
+    "token": lambda: evaluator(predictor=MLP((200, 200))),
+    "as it comes": lambda: evaluator(),
     "zero": lambda: evaluator(masker=Zero()),
     "boosting": lambda: EvalX(
         estimator=HistGradientBoostingClassifier(max_iter=50), random_state=0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+
 from unmasked.engine import Training
-from unmasked.networks import SetMLP
+from unmasked.networks import MLP, Factory, SetMLP
 
 NETWORK = SetMLP(inner=16, embedding=128, activation="gelu", bins=True)
 """What learns from random masks of a table."""
@@ -17,6 +22,15 @@ NARROW, SCREENED = 30, 200
 """Features up to which a search drops none, and how many it looks at, at the most."""
 ROUNDS = 4
 """How often a search drops features and learns again, at the most."""
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Of the boosted trees in what EVAL-X says, beside the networks."""
+LEAST_GAIN = 0.002
+"""Nats on validation rows for which boosted trees are worth having."""
+COPIES = 20
+"""Masked copies of each row that boosted trees learn from, at most."""
+_MANY_INPUTS, _MOST_INPUTS = 1000, 3000  # of `NETWORK`: fewer members, another network
+_MOST_WORK = 64_000_000  # numbers that one more tree of each class looks at: half a second
+_TREE = 4096  # rows that take as long as what a tree does however few there are
 
 
 def training(asked: Training | None) -> Training:
@@ -24,3 +38,50 @@ def training(asked: Training | None) -> Training:
     options = asked or Training()
     only_epochs = options == Training(epochs=options.epochs)
     return replace(TRAINING, epochs=options.epochs) if only_epochs else options
+
+
+def networks(inputs: int) -> tuple[Factory, int]:
+    """Which network learns p(y | what is shown), and how many of it: minutes on two cores.
+
+    inputs : numbers that `NETWORK` would add up for a row (`networks.set_inputs`).
+
+    >>> networks(200)[1], networks(2000)[1], networks(20_000)[0] == MLP()
+    (4, 2, True)
+    """
+    if inputs > _MOST_INPUTS:
+        return MLP(), MEMBERS // 2
+    return NETWORK, MEMBERS if inputs <= _MANY_INPUTS else MEMBERS // 2
+
+
+def boosting() -> HistGradientBoostingClassifier:
+    """The boosted trees that are tried beside the networks; they stop on validation rows."""
+    return HistGradientBoostingClassifier(
+        max_iter=300, min_samples_leaf=40, l2_regularization=1.0, early_stopping=True
+    )
+
+
+def copies(rows: int, columns: int, classes: int) -> int:
+    """How many masked copies of each row boosted trees learn from; 0: they would take too long.
+
+    >>> copies(10_000, 11, 2), copies(300_000, 50, 2), copies(10_000, 11, 2_000)
+    (20, 4, 0)
+    """
+    trees = classes if classes > 2 else 1  # in each iteration
+    return int(min(COPIES, max(0, _MOST_WORK // (trees * columns) - _TREE) // rows))
+
+
+def share(gains: Mapping[float, NDArray[np.float64]]) -> float:
+    """How much of EVAL-X is to be boosted trees: the best share, or 0 where none surely helps.
+
+    gains : for each share the log-likelihoods of validation rows (rows,), less those of the
+        networks alone. The best must gain more than one standard error, and than `LEAST_GAIN`.
+    """
+    best = max(gains, key=lambda own: float(gains[own].mean()))
+    gain, error = gain_of(gains[best])
+    return best if gain > max(error, LEAST_GAIN) else 0.0
+
+
+def gain_of(gains: NDArray[np.float64]) -> tuple[float, float]:
+    """The mean and its standard error."""
+    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else float("inf")
+    return float(gains.mean()), error

@@ -128,7 +128,8 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "groups are for the columns of a table, but images came; use "
                     "masker=Superpixels(…)."
                 )
-            if isinstance(images, StoredImages) and getattr(self, "estimator", None) is not None:
+            learner = getattr(self, "estimator", None)
+            if isinstance(images, StoredImages) and not isinstance(learner, str | None):
                 raise InputError(
                     "a scikit-learn estimator learns from copies in memory, but images stored on "
                     "disk came; leave out estimator, or pass np.asarray(images)."

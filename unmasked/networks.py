@@ -237,6 +237,16 @@ class TableSet(nn.Module):
         return result
 
 
+def set_inputs(network: SetMLP, columns: int, numeric: Mapping[int, Sequence[float]]) -> int:
+    """Numbers that the first layer of a bound `SetMLP` adds up for a row.
+
+    >>> set_inputs(SetMLP(inner=4), 3, {0: (), 1: (0.0, 1.0, 2.0)})
+    16
+    """
+    bins = sum(max(0, len(edges) - 1) for edges in numeric.values())
+    return 2 * columns + bins + network.inner * len(numeric)
+
+
 def build(network: nn.Module | Factory, inputs: int, outputs: int, seed: int) -> nn.Module:
     """Copy a module, or build one from a factory with torch's random state set to ``seed``."""
     if isinstance(network, nn.Module):

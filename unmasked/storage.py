@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,11 @@ def read_skops(
     raise SavedError(
         f"{path} must hold classes of {', '.join(_TRUSTED)} only but holds {foreign[0]}; {advice}."
     )
+
+
+def has_skops() -> bool:
+    """Whether classifiers can be saved here: skops comes with us, but may have been left out."""
+    return find_spec("skops") is not None
 
 
 def _skops(what: str) -> Any:

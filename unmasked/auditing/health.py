@@ -191,6 +191,19 @@ def _spread(answers: Answers, target: NDArray[Any], i: int, random_draws: int) -
     return float(np.max(gains) - np.min(gains))
 
 
+def worthless(gain: Interval) -> list[str]:
+    """Why an evaluator can judge nothing: a clause, or none where it is not so.
+
+    gain : log-likelihood with everything shown minus that of the class shares.
+    """
+    if gain.low > 0:
+        return []
+    return [
+        f"with everything shown it is not surely better than the class shares ({gain} nats a "
+        "row), so it has nothing to tell good masks from bad ones with"
+    ]
+
+
 def _words(
     gain: Interval,
     ece: float,
@@ -198,12 +211,7 @@ def _words(
     by_size: list[dict[str, Any]],
     outside: list[float],
 ) -> tuple[str, list[str]]:
-    bad, care = [], []
-    if gain.low <= 0:
-        bad.append(
-            f"with everything shown it is not surely better than the class shares ({gain} nats a "
-            "row), so it has nothing to tell good masks from bad ones with"
-        )
+    bad, care = worthless(gain), []
     if ece > max(band[1], _BAD_ECE):
         bad.append(
             f"it is badly calibrated (error {ece:.3f}; a calibrated one would have at most "

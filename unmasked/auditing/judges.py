@@ -22,6 +22,7 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, Stratified
 
 from unmasked.auditing.settings import AuditSettings
 from unmasked.errors import DataWarning, InputError
+from unmasked.estimator import DEFAULT_PREDICTOR
 from unmasked.evaluation import EvalX
 from unmasked.evaluation.periods import cut_in_time
 
@@ -123,7 +124,7 @@ class Judge:
     def seeds(self) -> int:
         """How many evaluators there are."""
         first = self._evaluators[0]
-        return len(first.predictors_) if hasattr(first, "predictors_") else len(self._evaluators)
+        return len(first.predictors_) if _several(first) else len(self._evaluators)
 
     def predict(
         self, masks: NDArray[np.bool_], rows: NDArray[np.int64] | None = None
@@ -147,11 +148,16 @@ class Judge:
 
     def _each(self, inputs: Any, masks: NDArray[np.bool_]) -> Iterator[NDArray[Any]]:
         for evaluator in self._evaluators:
-            if hasattr(evaluator, "predictors_"):
+            if _several(evaluator):
                 for network in evaluator.predictors_:
                     yield evaluator._probabilities(network, inputs, masks)
             else:
                 yield evaluator._predict(inputs, masks)
+
+
+def _several(evaluator: EvalX) -> bool:
+    """Whether its networks are the seeds; beside trees, an evaluator is a seed of its own."""
+    return evaluator.picked_ == "network" and len(evaluator.predictors_) > 1
 
 
 def train_judge(
@@ -170,27 +176,7 @@ def train_judge(
             "the rows that evaluators learn from must hold at least two classes but hold one; "
             "give more rows, or groups or times that are not of one class each."
         )
-    options: dict[str, Any] = {"mask_law": settings.law, "device": "cpu", "progress": False}
-    if settings.learner == "network":
-        made = [
-            EvalX(
-                members=settings.seeds,
-                training=settings.training,
-                checkpoint=checkpoint,
-                random_state=seed,
-                **options,
-            )
-        ]
-    else:
-        made = [
-            EvalX(
-                estimator=HistGradientBoostingClassifier(max_iter=300, max_bins=64),
-                mask_copies=_MASK_COPIES,
-                random_state=seed + 1000 * number,
-                **options,
-            )
-            for number in range(settings.seeds)
-        ]
+    made = _made(settings, seed, checkpoint)
     known = np.isin(stop[1], learn[1])  # a rare class may be in rows to stop on only
     with quiet():
         valid = take(stop[0], np.flatnonzero(known)), stop[1][known]
@@ -199,6 +185,28 @@ def train_judge(
             if evaluator.interrupted_:  # a half-trained evaluator must not judge anyone
                 raise KeyboardInterrupt
         return Judge(made, classes, judged)
+
+
+def _made(settings: AuditSettings, seed: int, checkpoint: Path | None) -> list[EvalX]:
+    """The evaluators of a fold, untrained: one of several networks, or one for each seed."""
+    options: dict[str, Any] = {"mask_law": settings.law, "device": "cpu", "progress": False}
+    networks: dict[str, Any] = {"training": settings.training, "checkpoint": checkpoint}
+    if settings.learner == "network":
+        plain: dict[str, Any] = {"predictor": DEFAULT_PREDICTOR, "members": settings.seeds}
+        return [EvalX(**plain, random_state=seed, **networks, **options)]
+    if settings.learner == "boosting":
+        trees = HistGradientBoostingClassifier(max_iter=300, max_bins=64)
+        options |= {"estimator": trees, "mask_copies": _MASK_COPIES}
+    else:
+        options |= {"members": 1, **networks}
+    seeds = range(settings.seeds)
+    return [EvalX(random_state=seed + 1000 * i, **_apart(options, i)) for i in seeds]
+
+
+def _apart(options: dict[str, Any], number: int) -> dict[str, Any]:
+    """The options of one of several evaluators: each has checkpoints of its own."""
+    folder = options.get("checkpoint")
+    return options if folder is None else {**options, "checkpoint": folder / f"seed-{number}"}
 
 
 @contextmanager

@@ -17,7 +17,9 @@ class AuditSettings:
     Attributes
     ----------
     evaluator : masks that EVAL-X learns from: "every-size" or the paper's "bernoulli" (p = ½).
-    learner : "network", or "boosting", which is several times faster and less exact.
+    learner : "auto", what `EvalX` takes where nothing is asked for: networks, boosted trees or
+        both, as validation rows decide; "network", one plain network; or "boosting", which is
+        several times faster and less exact.
     folds : evaluators learn from all folds but one and judge that one.
     seeds : how many evaluators each fold has; their mean judges, their spread says how surely.
     encoding_folds : folds of the encoding test, which has models of its own.
@@ -30,7 +32,7 @@ class AuditSettings:
     """
 
     evaluator: Literal["every-size", "bernoulli"] = "every-size"
-    learner: Literal["network", "boosting"] = "network"
+    learner: Literal["auto", "network", "boosting"] = "auto"
     folds: int = 3
     seeds: int = 2
     encoding_folds: int = 5
@@ -47,7 +49,7 @@ class AuditSettings:
     def __post_init__(self) -> None:
         for name, choices in (
             ("evaluator", ("every-size", "bernoulli")),
-            ("learner", ("network", "boosting")),
+            ("learner", ("auto", "network", "boosting")),
         ):
             if getattr(self, name) not in choices:
                 raise InputError(

@@ -94,8 +94,12 @@ def audit(
         str, typer.Option(help="Masks that EVAL-X learns from: every-size, or bernoulli (½).")
     ] = "every-size",
     learner: Annotated[
-        str, typer.Option(help="network, or boosting: several times faster and less exact.")
-    ] = "network",
+        str,
+        typer.Option(
+            help="auto: networks, boosted trees or both; network: plain ones alone; or boosting: "
+            "several times faster and less exact."
+        ),
+    ] = "auto",
     folds: Annotated[int, typer.Option(help="Folds of the cross-fitting.", min=2)] = 3,
     seeds: Annotated[int, typer.Option(help="Evaluators of each fold.", min=2)] = 2,
     threshold: Annotated[float, typer.Option(help="Nats that count as encoding.")] = 0.02,

@@ -36,17 +36,20 @@ class Copies:
 
     def count(self, asked: int, rows: int, classes: int) -> int:
         """How many copies of each row are drawn: as many as asked, or as memory allows."""
-        times = rows * (classes if self.soft else 1)
-        most = min(_MOST_ROWS // times, _MOST_NUMBERS // (times * len(self.index)))
-        count = min(asked, max(1, most))
+        count = min(asked, max(1, self.most(rows, classes)))
         if count < asked:
             warnings.warn(
                 f"{asked} masked copies of {rows:,} rows are too many to hold in memory: {count} "
-                "of each row are drawn; a network (without estimator=…) draws anew in every step.",
+                'of each row are drawn; networks (estimator="network") draw anew in every step.',
                 DataWarning,
                 stacklevel=5,
             )
         return count
+
+    def most(self, rows: int, classes: int) -> int:
+        """How many copies of each row memory allows; 0 where not even one is sure to fit."""
+        times = rows * (classes if self.soft else 1)
+        return min(_MOST_ROWS // times, _MOST_NUMBERS // (times * len(self.index)))
 
     def draw(
         self, data: Data, count: int, noise: torch.Generator
@@ -145,8 +148,8 @@ def check_weights(estimator: Any) -> None:
     if not has_fit_parameter(estimator, "sample_weight"):
         raise InputError(
             "to learn a model's probabilities the estimator's fit must take sample_weight but "
-            f"{type(estimator).__name__}'s does not; use HistGradientBoostingClassifier() or a "
-            "network (without estimator=…)."
+            f"{type(estimator).__name__}'s does not; use HistGradientBoostingClassifier() or "
+            'estimator="network".'
         )
 
 

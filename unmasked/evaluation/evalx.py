@@ -8,29 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from unmasked import methods
+from unmasked import defaults, methods
 from unmasked.checks import is_whole
-from unmasked.columns import GroupSpec
+from unmasked.columns import Columns, GroupSpec
 from unmasked.engine import Data, Settings, Training, fit
 from unmasked.engine.progress import Show
-from unmasked.errors import CoverageWarning, InputError
+from unmasked.errors import CoverageWarning, InputError, InterruptedWarning
 from unmasked.estimator import Table, check_batch_size, checkpoint_file, restore_network
 from unmasked.evaluation import copies
+from unmasked.evaluation.blend import Choice, Trees, choose, grow, mixed
 from unmasked.evaluation.evaluator import (
     MEMBER_SHIFT,
     SEED_SHIFT,
     TableEvaluator,
     same_size_masks,
 )
-from unmasked.masking import Masker
-from unmasked.masklaws import MaskLaw
-from unmasked.networks import Factory
+from unmasked.masking import Masker, Token
+from unmasked.masklaws import MaskLaw, UniformSize
+from unmasked.networks import Factory, set_inputs
 from unmasked.storage import (
     CLASSIFIER,
     classifier_bytes,
@@ -54,12 +56,18 @@ class EvalX(TableEvaluator):
     At its optimum it is p(y | x_r) for every subset r of the features, and nothing that an
     explainer encodes in its *choice* of features can help it.
 
+    On a table, several networks learn, then boosted trees; validation rows decide which predict, or
+    how much of each. ``reason_`` says what came of it.
+
     Parameters
     ----------
-    predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``.
-    estimator : instead of a network, a scikit-learn classifier that takes NaN for hidden values,
-        such as ``HistGradientBoostingClassifier()``. A clone learns from masked copies of the
-        standardised rows, and stops on validation rows if its fit takes ``X_val``; if not, they
+    predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``, instead of what
+        is best on tables; then networks alone learn.
+    estimator : "auto" (default): networks and boosted trees, whichever predict validation rows
+        better, or their mean; for tables under the default masker and mask law. "network":
+        networks alone. Or instead of networks a scikit-learn classifier that takes NaN for hidden
+        values, such as ``HistGradientBoostingClassifier()``. A clone learns from masked copies of
+        the standardised rows, and stops on validation rows if its fit takes ``X_val``; if not, they
         are learned from too. ``masker``, ``training``, ``device``, ``checkpoint`` and
         ``progress`` are for networks.
     mask_copies : how many copies of each row, each with a random mask of its own, an estimator
@@ -67,16 +75,21 @@ class EvalX(TableEvaluator):
         100,000,000 numbers.
     model : evaluate explanations of this model instead of the data, as in `RealX`.
     members : how many networks, trained as one program with seeds of their own; the evaluator is
-        the mean of their probabilities, which is nearer to p(y | x_r) than any of them.
+        the mean of their probabilities, which is nearer to p(y | x_r) than any of them. None:
+        four of the default network, two for wide tables, one of any other.
     mask_law : `UniformSize` (default: masks of every size) or the paper's `Bernoulli(0.5)`.
-    masker, groups, training, validation, batch_size, device, checkpoint, progress, random_state :
+    training : options, see `Training`. The default network has options of its own, so that with
+        ``Training(epochs=…)`` only their number of epochs changes.
+    masker, groups, validation, batch_size, device, checkpoint, progress, random_state :
         as in `RealX`.
 
     Attributes
     ----------
-    predictors_ : the networks, one for each member (predictor_ is the first).
-    estimator_ : or the classifier (its classes are the numbers of ours), used_ : the columns that
-    it knows, copies_ : how many copies of each row it learned from.
+    picked_ : "network", "boosting" (trees, or the estimator that was asked for) or "both"; reason_
+    says what it is and why. share_ : how much of a prediction is the estimator's, from 0 to 1.
+    predictors_ : the networks, one for each member (predictor_ is the first); none if share_ is 1.
+    estimator_ : the classifier (its classes are the numbers of ours), used_ : the columns that
+    it knows, copies_ : how many copies of each row it learned from; none of it if share_ is 0.
     sizes_ : smallest and largest number of shown features in training.
     columns_, classes_, n_features_in_, feature_names_in_, history_, interrupted_ : as in `RealX`.
 
@@ -91,14 +104,15 @@ class EvalX(TableEvaluator):
     """
 
     title = "EVAL-X"
+    _of_table = False
 
     def __init__(
         self,
         predictor: nn.Module | Factory | None = None,
         *,
-        estimator: Any = None,
+        estimator: Any = "auto",
         model: Any = None,
-        members: int = 1,
+        members: int | None = None,
         mask_law: MaskLaw | None = None,
         mask_copies: int = 30,
         masker: Masker | None = None,
@@ -130,12 +144,10 @@ class EvalX(TableEvaluator):
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> EvalX:
         """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
         self._check_estimator()
-        whole = is_whole(self.members)
-        if not whole or self.members < 1:
-            raise InputError(f"members must be a whole number above 0 but is {self.members!r}.")
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
-        if self.estimator is None:
-            self._fit_network(train, valid, targets, seed + SEED_SHIFT)
+        self._forget()
+        if self._asked_estimator is None:
+            self._fit_networks(train, valid, targets, seed + SEED_SHIFT)
         else:
             held_out = validation is None
             self._fit_estimator(train, valid, held_out, targets.soft, seed + SEED_SHIFT)
@@ -143,10 +155,16 @@ class EvalX(TableEvaluator):
         self.soft_ = targets.soft
         return self
 
-    def _fit_network(self, train: Data, valid: Data, targets: Targets, seed: int) -> None:
+    def _forget(self) -> None:
+        """What an earlier fit left."""
+        for name in ("predictors_", "estimator_", "used_", "copies_"):
+            self.__dict__.pop(name, None)
+
+    def _fit_networks(self, train: Data, valid: Data, targets: Targets, seed: int) -> None:
+        members = self._members
         trained = fit(
             methods.eval_x(self.masker_, self._law, self._predictor_network),
-            Settings(seeds=tuple(seed + MEMBER_SHIFT * i for i in range(self.members))),
+            Settings(seeds=tuple(seed + MEMBER_SHIFT * i for i in range(members))),
             train,
             valid,
             self._options,
@@ -155,35 +173,103 @@ class EvalX(TableEvaluator):
             show=self.progress,
             title=self.title,
         )
-        self.__dict__.pop("estimator_", None)  # of an earlier fit
         self.predictors_ = trained.predictors
         self._learned(trained, targets)
+        self._picked(0.0, "")
+        if self._compares and not self.interrupted_:
+            self._try_trees(train, valid, targets.soft, seed)
+
+    def _try_trees(self, train: Data, valid: Data, soft: bool, seed: int) -> None:
+        """Boosted trees beside the networks; Ctrl-C leaves the networks as they are."""
+        start = time.perf_counter()
+        try:
+            choice, trees = self._compared(train, valid, soft, seed)
+        except KeyboardInterrupt:
+            self.interrupted_ = True
+            warnings.warn(
+                "training was interrupted while boosted trees learned; the networks are kept.",
+                InterruptedWarning,
+                stacklevel=4,
+            )
+            return
+        self.seconds_ += time.perf_counter() - start
+        if trees is not None and choice.share:
+            self.estimator_, self.used_ = trees.estimator, trees.used
+            self.copies_ = trees.count
+        self._picked(choice.share, choice.reason)
+        if choice.share == 1:
+            del self.predictors_
+
+    def _compared(
+        self, train: Data, valid: Data, soft: bool, seed: int
+    ) -> tuple[Choice, Trees | None]:
+        features, classes = self._sizes[1], len(self.classes_)
+        drawn = copies.Copies(self._law, self.columns_.index, features, soft)
+        trees = grow(drawn, self.mask_copies, train, valid, seed)
+        if trees is None:
+            return Choice(
+                0.0, "boosted trees would take too long, or have too little to learn"
+            ), None
+        choice = choose(
+            valid,
+            features,
+            self._law,
+            self._by_networks,
+            lambda x, masks: trees.predict(x, masks, self.columns_.index, classes),
+            seed,
+        )
+        return choice, trees
+
+    def _picked(self, share: float, why: str) -> None:
+        """Keep what predicts, and say it."""
+        self.share_ = share
+        self.picked_ = "both" if 0 < share < 1 else "boosting" if share else "network"
+        own = getattr(self, "predictors_", [])
+        name = "a network" if len(own) == 1 else f"the mean of {len(own)} networks"
+        what = {
+            "network": name,
+            "boosting": type(getattr(self, "estimator_", None)).__name__
+            if not own
+            else "boosted trees",
+            "both": f"{name} and boosted trees (weights {1 - share:g} and {share:g})",
+        }[self.picked_]
+        self.reason_ = f"{what}; {why}" if why else what
 
     def _fit_estimator(
         self, train: Data, valid: Data, held_out: bool, soft: bool, seed: int
     ) -> None:
         """``held_out``: the validation rows come from X, so they may be learned from."""
+        asked = self._asked_estimator
         if soft:
-            copies.check_weights(self.estimator)
-        stops = copies.takes_validation(self.estimator)
+            copies.check_weights(asked)
+        stops = copies.takes_validation(asked)
         if held_out and not stops:
             train = Data(torch.cat([train.x, valid.x]), torch.cat([train.target, valid.target]))
         drawn = copies.Copies(self._law, self.columns_.index, self._sizes[1], soft)
         start = time.perf_counter()
         estimator, used, count = copies.learn(
-            self.estimator, drawn, self.mask_copies, train, valid if stops else None, seed
+            asked, drawn, self.mask_copies, train, valid if stops else None, seed
         )
-        self.__dict__.pop("predictors_", None)  # of an earlier fit
         self.estimator_, self.used_, self.copies_ = estimator, used, count
         self.history_, self.interrupted_ = [], False
         self.seconds_ = time.perf_counter() - start
+        self._picked(1.0, "")
 
     # ------------------------------------------------------------------ the work behind it
 
     def _predict(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
-        if not hasattr(self, "estimator_"):
-            members = [self._probabilities(own, inputs, masks) for own in self.predictors_]
-            return members[0] if len(members) == 1 else np.mean(members, axis=0)
+        if self.share_ == 0:
+            return self._by_networks(inputs, masks)
+        trees = self._by_estimator(inputs, masks)
+        if self.share_ == 1:
+            return trees
+        return mixed(self._by_networks(inputs, masks), trees, self.share_)
+
+    def _by_networks(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
+        members = [self._probabilities(own, inputs, masks) for own in self.predictors_]
+        return members[0] if len(members) == 1 else np.mean(members, axis=0)
+
+    def _by_estimator(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
         check_batch_size(self.batch_size)
         parts = []
         for start in range(0, len(inputs), self.batch_size):
@@ -192,8 +278,57 @@ class EvalX(TableEvaluator):
             parts.append(copies.predict(self.estimator_, self.used_, masked, len(self.classes_)))
         return np.concatenate(parts)
 
+    @property
+    def _asked_estimator(self) -> Any:
+        """The classifier that was asked for; None for networks, alone or beside trees."""
+        return None if isinstance(self.estimator, str) else self.estimator
+
+    @property
+    def _compares(self) -> bool:
+        """Whether boosted trees are tried: on tables, where nothing else was asked for."""
+        return self.estimator == "auto" and self._by_default and type(self._law) is UniformSize
+
+    @property
+    def _by_default(self) -> bool:
+        """Whether the networks are those of the recipe for tables."""
+        return self.predictor is None and type(self._masker) is Token and self._of_table
+
+    @property
+    def _predictor(self) -> nn.Module | Factory:
+        return self._recipe[0] if self._by_default else super()._predictor
+
+    @property
+    def _members(self) -> int:
+        if self.members is not None:
+            return int(self.members)
+        return self._recipe[1] if self._by_default else 1
+
+    @property
+    def _options(self) -> Training | None:
+        recipe = self._by_default and self._predictor == defaults.NETWORK
+        return defaults.training(self.training) if recipe else super()._options
+
+    def _learn(self, table: Any) -> None:
+        self._of_table = isinstance(table, pd.DataFrame)
+        self._recipe: tuple[Factory, int] = defaults.NETWORK, defaults.MEMBERS  # looks for bins
+        super()._learn(table)
+        if isinstance(self.columns_, Columns):
+            columns, numeric = len(self.columns_.index), self.columns_.numeric
+            self._recipe = defaults.networks(set_inputs(defaults.NETWORK, columns, numeric))
+
     def _check_estimator(self) -> None:
-        if self.estimator is None:
+        whole = is_whole(self.members)
+        if self.members is not None and (not whole or self.members < 1):
+            raise InputError(
+                f"members must be a whole number above 0, or None, but is {self.members!r}."
+            )
+        if isinstance(self.estimator, str) and self.estimator not in ("auto", "network"):
+            raise InputError(
+                'estimator must be "auto", "network" or a scikit-learn classifier but is '
+                f"{self.estimator!r}."
+            )
+        copies.check_copies(self.mask_copies)
+        if self._asked_estimator is None:
             return
         for name in ("predictor", "masker"):
             if getattr(self, name) is not None:
@@ -201,13 +336,12 @@ class EvalX(TableEvaluator):
                     f"either estimator or {name} can be given but both came; leave out {name}, "
                     "as an estimator is the predictor and takes NaN for hidden values."
                 )
-        if self.members != 1:
+        if self.members not in (None, 1):
             raise InputError(
                 f"either estimator or members can be given but both came; leave out members="
                 f"{self.members!r}, as only networks are averaged."
             )
-        copies.check_classifier(self.estimator)
-        copies.check_copies(self.mask_copies)
+        copies.check_classifier(self._asked_estimator)
 
     def _remarks(self, masks: NDArray[np.bool_]) -> list[str]:
         """A sentence, also warned, when masks are of sizes that training did not show."""
@@ -226,7 +360,7 @@ class EvalX(TableEvaluator):
 
     @property
     def _fitted(self) -> bool:
-        return hasattr(self, "predictors_") or hasattr(self, "estimator_")
+        return hasattr(self, "share_")
 
     @property
     def predictor_(self) -> nn.Module:
@@ -238,21 +372,24 @@ class EvalX(TableEvaluator):
     def save(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
 
-        An estimator is written beside them as ``estimator.skops``, for which the package skops
-        must be installed.
+        Boosted trees, or another estimator, are written beside them as ``estimator.skops``.
         """
         check_is_fitted(self)
         config = {**self._config(), "sizes": list(self.sizes_)}
-        if not hasattr(self, "estimator_"):
-            tensors: dict[str, Tensor] = {}
+        config |= {"share": self.share_, "reason": self.reason_}
+        tensors: dict[str, Tensor] = {}
+        files = {}
+        if self.share_ < 1:
             for i, network in enumerate(self.predictors_):
                 tensors |= weights_of(network, f"predictor.{i}")
-            write_folder(Path(folder), {**config, "members": len(self.predictors_)}, tensors)
-            return
-        config |= {"predictor": None, "mask_copies": self.mask_copies, "copies": self.copies_}
-        content = classifier_bytes(self.estimator_)
-        used = torch.from_numpy(self.used_)
-        write_folder(Path(folder), config, {"used": used}, {CLASSIFIER: content})
+            config["members"] = len(self.predictors_)
+        else:
+            config["predictor"] = None
+        if self.share_ > 0:
+            config |= {"mask_copies": self.mask_copies, "copies": self.copies_}
+            files[CLASSIFIER] = classifier_bytes(self.estimator_)
+            tensors["used"] = torch.from_numpy(self.used_)
+        write_folder(Path(folder), config, tensors, files)
 
     @classmethod
     def load(
@@ -274,17 +411,23 @@ class EvalX(TableEvaluator):
         )
         evaluator._restore(config, masker)
         evaluator.sizes_ = tuple(config["sizes"])
+        evaluator.share_ = config.get("share", 1.0 if network is None else 0.0)
         if network is not None:
             evaluator.members = config["members"]
-            width, classes = evaluator._sizes[2], len(evaluator.classes_)
-            network = evaluator._predictor_network
-            evaluator.predictors_ = [
-                restore_network(network, width, classes, tensors, f"predictor.{i}")
-                for i in range(evaluator.members)
-            ]
-            return evaluator
-        evaluator.estimator_ = classifier_from(Path(folder))
-        evaluator.estimator = clone(evaluator.estimator_)
-        evaluator.mask_copies, evaluator.copies_ = config["mask_copies"], config["copies"]
-        evaluator.used_ = tensors["used"].numpy()
+            evaluator._restore_networks(tensors)
+        if evaluator.share_ > 0:
+            evaluator.estimator_ = classifier_from(Path(folder))
+            evaluator.mask_copies, evaluator.copies_ = config["mask_copies"], config["copies"]
+            evaluator.used_ = tensors["used"].numpy()
+        if network is None:
+            evaluator.estimator = clone(evaluator.estimator_)
+        evaluator._picked(evaluator.share_, "")
+        evaluator.reason_ = config.get("reason", evaluator.reason_)
         return evaluator
+
+    def _restore_networks(self, tensors: dict[str, Tensor]) -> None:
+        width, classes = self._sizes[2], len(self.classes_)
+        self.predictors_ = [
+            restore_network(self._predictor_network, width, classes, tensors, f"predictor.{i}")
+            for i in range(self._members)
+        ]

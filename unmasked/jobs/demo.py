@@ -18,6 +18,7 @@ from unmasked.evaluation import EvalX, Scores
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.explainers import RealX
 from unmasked.explanation import Explanation
+from unmasked.jobs.judge import savable
 from unmasked.jobs.saved import fitted_whole
 from unmasked.metrics import label_scores, selection_quality
 from unmasked.report.page import Section, TableBlock, footer, picture, png, render
@@ -81,9 +82,11 @@ def run_demo(
         "random_state": seed,
         "checkpoint": checkpoint_folder(folder, f"demo {seed} {rows} {training} {device}"),
     }
+    picks = savable()
     explainer = RealX(SPARSITIES, **options)
     explainer.fit(train.x, train.y, validation=(valid.x, valid.y))
-    evaluator = fitted_whole(EvalX(**options), train.x, train.y, validation=(valid.x, valid.y))
+    judge = EvalX(estimator=picks, **options)
+    evaluator = fitted_whole(judge, train.x, train.y, validation=(valid.x, valid.y))
     judged = [
         _judge(
             explainer, evaluator, test, s.sparsity, draws=1000 if i == explainer.chosen_ else 200

@@ -41,6 +41,7 @@ from unmasked.jobs.advice import (
     sets_sentences,
 )
 from unmasked.jobs.examples import choose_examples, row_cards, rule_text
+from unmasked.jobs.judge import doubts, savable
 from unmasked.jobs.predictions import (
     EXPLANATIONS,
     PREDICTIONS,
@@ -152,14 +153,18 @@ def explain_table(
         "random_state": seed,
         "checkpoint": checkpoint,
     }
+    picks = savable()
     explainer = RealX(sparsity, restarts=restarts, search=search, **options)
     explainer.fit(*split.train, validation=split.valid)
-    evaluator = fitted_whole(EvalX(**options), *split.train, validation=split.valid)
+    judge = EvalX(estimator=picks, **options)
+    evaluator = fitted_whole(judge, *split.train, validation=split.valid)
     explanation = explainer.explain(split.test[0])
     scores = evaluator.evaluate(explanation, *split.test)
     predictions = predict(explainer, evaluator, explanation, *split.test)
     trust = _trust(explainer, explanation, split.test[0])
-    summary = _summary(explanation, scores, target, explainer) + _about_rows(split, roles)
+    summary = doubts(predictions, evaluator.classes_, split.train[1], target)
+    summary += _summary(explanation, scores, target, explainer) + _about_rows(split, roles)
+    summary.append(f"EVAL-X is {evaluator.reason_}.")
     summary.append(_about_outside(trust, "test rows"))
     if seeds:
         again = stability(
@@ -181,6 +186,7 @@ def explain_table(
         **_about_search(explainer),
         "rows": _rows(path, explainer, evaluator, explanation, scores, split, seed),
         "remarks": scores.remarks,
+        "evaluator": {"picked": evaluator.picked_, "reason": evaluator.reason_},
         "sets": sets_results(explanation),
         "predictor": predictions.predictor,
         "outside": int((trust["familiarity"] < OUTSIDE).sum()),
