@@ -16,8 +16,9 @@ are drawn by the seed. At k = 1, a tenth and a quarter of the features, the same
   class or their mean over classes, whichever the judge likes better at that k on these very test
   rows: that favours SHAP.
 - LIME (``--lime``): of the same model, up to 60 features, the first 300 test rows.
-- fixed: one set for all rows, greedy forward by the labels of the rows that RealX held out, under
-  RealX's own predictor.
+- fixed: one set for all rows, greedy forward on the rows that RealX held out, under RealX's own
+  predictor: by their labels, or by its predictions from everything. Of the two, too, the one that
+  the judge likes better on the test rows.
 - per row: greedy forward for each row under the same predictor, nearest to its prediction from
   everything; no label is used. What choosing for each row can be worth. Of wide tables it is found
   for fewer rows, at least 200 (``--searches`` predictions in all).
@@ -25,11 +26,13 @@ are drawn by the seed. At k = 1, a tenth and a quarter of the features, the same
 
 Both searches add one feature at a time up to 20, then a tenth more at a time. RealX's own masks are
 compared with fixed and per row at the same mean size; between whole sizes the log-likelihoods are
-mixed. "Captured" is (RealX − fixed) / (per row − fixed), where per row − fixed is at least 0.01
-nats. Intervals are paired bootstraps over test rows, or over groups. With everything shown the
-judge is compared with boosting as it comes and with the best of eight settings, both from the
-judge's half. ``--overlap`` fits RealX five times on the rows of the first seed: what is shown of
-the same rows by explainers that differ in random_state alone, or in their half alone.
+mixed. "Tied" is the share of rows whose k-th and next feature are equally probable to RealX: there
+the column's place decides. "Captured" is (RealX − fixed) / (per row − fixed), where per row − fixed
+is at least 0.01 nats. Intervals are paired bootstraps over test rows, or over groups. With
+everything shown the judge is compared with boosting as it comes and with the best of eight
+settings, both from the judge's half. ``--overlap`` fits RealX five times on the rows of the first
+seed: what is shown of the same rows by explainers that differ in random_state alone, or in their
+half alone.
 
 Finished tables are kept in rows.jsonl of ``--out``; the same command goes on after them.
 
@@ -77,13 +80,14 @@ from tables_figures import (
     paired_interval,
     row_sets,
     schedule,
+    share_tied,
     sizes,
     top,
 )
 from tables_report import report
 from tables_rivals import Own, as_categories, lime_values, loglik, tree_shap, trees, tuned_trees
 
-from unmasked import EvalX, RealX, defaults
+from unmasked import EvalX, Explanation, RealX, defaults
 from unmasked.metrics import auroc, log_likelihoods
 
 METHODS: dict[str, dict[str, Any]] = {"search": {"search": True}, "plain": {}}
@@ -211,21 +215,27 @@ def search_rows(budget: float, rows: int, features: int, stops: list[int]) -> in
 def compare_at(
     case: Case,
     k: int,
-    masks: Mapping[str, Masks],
+    shown: Explanation,
+    sets: Sets,
     shap: Mapping[str, NDArray[Any]],
     lime: NDArray[np.float64] | None,
 ) -> dict[str, float | None]:
     """All methods at one number of features; what share of per row's worth each captures."""
-    logliks = {name: case.judged(name, k, own) for name, own in masks.items()}
-    ways = {way: case.judged("TreeSHAP", k, top(v, k), way=way) for way, v in shap.items()}
-    if ways:
-        logliks["TreeSHAP"] = max(ways.values(), key=lambda own: float(own.mean()))
+    chances = np.asarray(shown.probabilities)
+    tied = {"tied": share_tied(chances, k)}
+    logliks = {
+        "RealX": case.judged("RealX", k, shown.top(k).masks, **tied),
+        "fixed": best(case, "fixed", k, {way: own[k] for way, own in sets.fixed.items()}),
+        "per row": case.judged("per row", k, sets.row[k]),
+    }
+    if shap:
+        ways = {way: top(values, k) for way, values in shap.items()}
+        logliks["TreeSHAP"] = best(case, "TreeSHAP", k, ways)
     if lime is not None:
         logliks["LIME"] = case.judged("LIME", k, top(lime, k))
     random = np.random.default_rng(case.seed)
     for draw in range(3):
-        noise = random.random(masks["RealX"].shape)
-        case.judged("random", k, top(noise, k), draw=draw)
+        case.judged("random", k, top(random.random(chances.shape), k), draw=draw)
     for one, other in (
         ("RealX", "TreeSHAP"),
         ("RealX", "LIME"),
@@ -244,14 +254,22 @@ def compare_at(
     }
 
 
-def compare_own(case: Case, masks: Masks, sets: dict[str, dict[int, Masks]]) -> float | None:
+def best(case: Case, method: str, k: int, ways: Mapping[str, Masks]) -> NDArray[np.float64]:
+    """The log-likelihoods of the way that the judge likes best."""
+    found = [case.judged(method, k, masks, way=way) for way, masks in ways.items()]
+    return max(found, key=lambda own: float(own.mean()))
+
+
+def compare_own(case: Case, masks: Masks, sets: Sets) -> float | None:
     """RealX's own masks, beside others at the same mean size; what share it captures."""
     size = float(masks.sum(1).mean())
     own = case.judged("RealX, own sizes", size, masks)
-    mixed = {}
-    for name, found in sets.items():
-        logliks = {k: case.judged(f"{name}, own sizes", k, found[k]) for k in around(size)}
-        mixed[name] = between(logliks, size)
+    fixed, row = {}, {}
+    for k in around(size):
+        ways = {way: found[k] for way, found in sets.fixed.items()}
+        fixed[k] = best(case, "fixed, own sizes", k, ways)
+        row[k] = case.judged("per row, own sizes", k, sets.row[k])
+    mixed = {"fixed": between(fixed, size), "per row": between(row, size)}
     case.compare("own", RealX=own, fixed=mixed["fixed"])
     case.compare("own", **{"per row": mixed["per row"], "fixed": mixed["fixed"]})
     case.compare("own", **{"per row": mixed["per row"], "RealX": own})
@@ -283,22 +301,27 @@ def everything(case: Case, clock: Clock) -> dict[str, Any]:
     return found
 
 
-def searched(
-    case: Case, realx: RealX, stops: list[int], budget: float, clock: Clock
-) -> dict[str, dict[int, Masks]]:
-    """Masks of the test rows for each size: the best fixed set, and the best for each row."""
-    table, features = case.table, case.own.features
+@dataclass(frozen=True)
+class Sets:
+    """Masks of the test rows for each size: the fixed sets by either way, the best for each row."""
+
+    fixed: dict[str, dict[int, Masks]]
+    row: dict[int, Masks]
+
+
+def searched(case: Case, realx: RealX, stops: list[int], budget: float) -> Sets:
+    """The best fixed sets, and the best for each row."""
+    table, features, rows = case.table, case.own.features, len(case.parts.test)
     held_out = case.parts.explainer[realx.split_[1]]
     held_out = held_out[: search_rows(budget, FIXED_ROWS, features, stops)]
-    target = np.eye(case.target.shape[1])[table.y[held_out]]
     own = Own(realx, table.X.iloc[held_out])
-    fixed = clock.timed("fixed sets", lambda: fixed_sets(own.one_more, target, features, stops))
-    rows = len(case.parts.test)
+    labels = np.eye(case.target.shape[1])[table.y[held_out]]
+    fixed = {}
+    for way, target in (("labels", labels), ("predictions", own.everything())):
+        found = fixed_sets(own.one_more, target, features, stops)
+        fixed[way] = {k: np.tile(mask, (rows, 1)) for k, mask in found.items()}
     few = case.own.first(search_rows(budget, rows, features, stops))
-    row = clock.timed(
-        "sets per row", lambda: row_sets(few.one_more, few.everything(), features, stops)
-    )
-    return {"fixed": {k: np.tile(mask, (rows, 1)) for k, mask in fixed.items()}, "per row": row}
+    return Sets(fixed, row_sets(few.one_more, few.everything(), features, stops))
 
 
 def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -314,15 +337,9 @@ def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]
     lime = clock.timed("LIME", lambda: some_lime(table, parts, seed)) if args.lime else None
     case = Case(table, parts, seed, evaluator, Own(realx, X.iloc[parts.test]))
     ks, size = sizes(case.own.features), float(shown.masks.sum(1).mean())
-    sets = searched(case, realx, sorted({*ks, *around(size)}), args.searches, clock)
-    shares: dict[str, Any] = {}
-    for k in ks:
-        masks = {
-            "RealX": shown.top(k).masks,
-            "fixed": sets["fixed"][k],
-            "per row": sets["per row"][k],
-        }
-        shares[str(k)] = compare_at(case, k, masks, shap, lime)
+    stops = sorted({*ks, *around(size)})
+    sets = clock.timed("searches", lambda: searched(case, realx, stops, args.searches))
+    shares: dict[str, Any] = {str(k): compare_at(case, k, shown, sets, shap, lime) for k in ks}
     shares["own"] = {"RealX": compare_own(case, shown.masks, sets)}
     boosting = everything(case, clock)
     return {

@@ -94,6 +94,7 @@ def test_shares_and_sizes_between_whole_numbers(modules: Any) -> None:
     one = np.array([[1, 1, 0], [0, 0, 0]], dtype=bool)
     other = np.array([[0, 1, 1], [0, 0, 0]], dtype=bool)
     assert figures.jaccard(one, other) == pytest.approx((1 / 3 + 1) / 2)
+    assert figures.share_tied(np.array([[0.1, 0.9, 0.9], [0.3, 0.2, 0.1]]), 1) == 0.5
     assert figures.top(np.array([[0.1, 0.9, 0.9]]), 1).tolist() == [[False, True, False]]
 
 
