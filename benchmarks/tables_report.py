@@ -1,0 +1,129 @@
+"""What `benchmarks/tables.py` found, as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from shap_lime_tables import table
+
+Row = dict[str, Any]
+
+
+def report(rows: list[Row]) -> str:
+    """Tables: equal k, RealX's own sizes, everything shown, and overlap where it was measured."""
+    found = [row for row in rows if "seed" in row]
+    parts = [
+        "## The same k in every row: log-likelihood under the judge",
+        equal(found),
+        "## RealX's own sizes",
+        own(found),
+        "## Everything shown, and seconds",
+        everything(found),
+    ]
+    alike = [row for row in rows if "overlap" in row]
+    if alike:
+        parts += ["## What explainers share (Jaccard, mean over rows and pairs)", overlaps(alike)]
+    return "\n\n".join(parts)
+
+
+def equal(rows: list[Row]) -> str:
+    methods = ("RealX", "TreeSHAP", "LIME", "fixed", "per row", "random")
+    heads = ["", "k", "tied", *methods, "RealX − TreeSHAP", "RealX − LIME", "RealX − fixed",
+             "per row − fixed", "captured", "by TreeSHAP", "sets: RealX, per row"]  # fmt: skip
+    lines = []
+    for row in rows:
+        for k in sorted({f["k"] for f in row["figures"] if f["method"] == "RealX"}):
+            here = [f for f in row["figures"] if f["k"] == k]
+            share = row["captured"][str(k)]
+            tied = next(f["tied"] for f in here if f["method"] == "RealX")
+            sets = [max((f["sets"] for f in here if f["method"] == m), default=0)
+                    for m in ("RealX", "per row")]  # fmt: skip
+            lines.append(
+                [f"{_name(row)}", str(k), f"{tied:.2f}"]
+                + [_loglik([f for f in here if f["method"] == m], row) for m in methods]
+                + [_difference(row, k, "RealX", other) for other in ("TreeSHAP", "LIME", "fixed")]
+                + [_difference(row, k, "per row", "fixed")]
+                + [_share(share.get("RealX")), _share(share.get("TreeSHAP"))]
+                + [f"{sets[0]:,}, {sets[1]:,}"]
+            )
+    return table(heads, lines)
+
+
+def own(rows: list[Row]) -> str:
+    heads = ["", "choice", "λ", "features shown", "sets", "log-likelihood", "RealX − fixed",
+             "per row − fixed", "captured"]  # fmt: skip
+    lines = []
+    for row in rows:
+        (figure,) = (f for f in row["figures"] if f["method"] == "RealX, own sizes")
+        lines.append(
+            [_name(row), str(row["choice"]), f"{row['sparsity']:.3g}"]
+            + [f"{row['size']:.1f} of {row['features']}", f"{row['sets']:,}"]
+            + [_minus(f"{figure['loglik']:.3f}")]
+            + [_difference(row, "own", one, "fixed") for one in ("RealX", "per row")]
+            + [_share(row["captured"]["own"]["RealX"])]
+        )
+    return table(heads, lines)
+
+
+def everything(rows: list[Row]) -> str:
+    heads = ["", "rows", "features", "classes", "judge", "boosting", "tuned boosting",
+             "judge − tuned", "RealX's predictor", "nothing", "RealX fit", "explain", "judge fit",
+             "TreeSHAP"]  # fmt: skip
+    lines = []
+    for row in rows:
+        by = {f["method"]: f for f in row["figures"] if f["method"] in ("everything", "nothing")}
+        full, seconds = by["everything"], row["seconds"]
+        lines.append(
+            [_name(row), f"{row['rows']:,}", f"{row['features']:,}", str(row["classes"])]
+            + [_both(full), *(_both(row["boosting"][m]) for m in ("boosting", "tuned boosting"))]
+            + [_difference(row, "everything", "judge", "tuned boosting")]
+            + [_minus(f"{value:.3f}") for value in (full["own_loglik"], by["nothing"]["loglik"])]
+            + [f"{seconds[m]:.1f} s" for m in ("RealX, fit", "RealX, explain", "judge, fit")]
+            + [f"{seconds['TreeSHAP']:.1f} s" if "TreeSHAP" in seconds else "–"]
+        )
+    return table(heads, lines)
+
+
+def overlaps(rows: list[Row]) -> str:
+    lines = []
+    for row in rows:
+        for name, alike in row["overlap"].items():
+            values = ", ".join(f"{k}: {value:.2f}" for k, value in alike.items())
+            lines.append([row["table"], name, values])
+    return table(["", "differ in", "by k"], lines)
+
+
+def _name(row: Row) -> str:
+    return row["table"] if row["seed"] == 0 else f"{row['table']}, seed {row['seed']}"
+
+
+def _loglik(figures: list[Row], row: Row) -> str:
+    """The best of several ways, or the mean of several draws; of how many rows, unless all."""
+    if not figures:
+        return "–"
+    values = [f["loglik"] for f in figures]
+    text = f"{np.mean(values) if 'draw' in figures[0] else max(values):.3f}"
+    rows = figures[0]["rows"]
+    return _minus(text if rows == row["parts"][2] else f"{text} ({rows} rows)")
+
+
+def _difference(row: Row, k: float | str, of: str, less: str) -> str:
+    for d in row["differences"]:
+        if (d["k"], d["of"], d["less"]) == (k, of, less):
+            text = f"{d['value']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]"
+            sure = d["low"] > 0 or d["high"] < 0
+            return _minus(f"**{text}**" if sure else text)
+    return "–"
+
+
+def _both(figure: Row) -> str:
+    return _minus(f"{figure['auroc']:.3f}, {figure['loglik']:.3f}")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else _minus(f"{value:.2f}")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
