@@ -1,141 +1,390 @@
-"""RealX as it comes on tables whose truth is known: narrow and wide, few rows and many.
+"""RealX as it comes, and its rivals, on tables whose truth is known: narrow and wide, few and many.
 
     python benchmarks/defaults.py --seeds 5 --features 11,100,1000 --out results/defaults
+    python benchmarks/defaults.py --seeds 5 --methods "RealX()" --out gpu          # with a GPU
+    python benchmarks/defaults.py --seeds 5 --methods TreeSHAP,LIME,fixed,boosting --out cpu
+    python benchmarks/defaults.py --join gpu cpu --out results/defaults
 
-For each cell (set, features, rows, correlation) and seed: rows to learn from (a fifth of them to
-validate), 10,000 others to explain. TPR, FDR, F1 and CFSR against the features that made each row;
-the log-likelihood of what is shown by the exact posterior P(y | x_R), beside random masks of the
-same sizes, the optimum (the true features) and everything. With ``--model`` a boosting model that
-learned from the rows is explained instead of the data. Seconds are of fitting and explaining, on
-the device that is named. Finished cells are kept in rows.jsonl: the same command goes on.
+For each cell (set, features, rows, correlation, copies) and seed: rows to learn from (a fifth of
+them to validate), 10,000 others to explain. TPR, FDR, F1 and CFSR against the features that made
+each row; log-likelihood and AUROC of what is shown by the exact posterior P(y | x_R). With
+``--model`` a boosting model that learned from the rows is explained instead of the data. With
+``--copies`` each column that makes y in some rows gets so many copies at the end. A shown copy
+counts as its original, and as nothing more where that is shown too; "doubled" is how many columns
+a row shows that say what another shown one says.
+
+The methods (``--methods``; by default those that need neither shap nor lime nor much time):
+
+- RealX() and RealX(search=False).
+- random: masks of the same sizes as the truth. optimum: the true features. everything.
+- fixed: the best single set for all rows, as large as the truth is on average.
+- TreeSHAP, LIME: the largest |values| of `HistGradientBoostingClassifier` as it comes, fitted on
+  the rows to learn from (with ``--model`` it is the model that RealX explains). Each row shows as
+  many features as it truly has, which no one could know: this favours them. LIME explains the
+  first 300 test rows. Of 1,000 columns or more it explains 50 rows (a row takes seconds), and
+  TreeSHAP 2,000.
+- boosting: what tuned boosted trees (the best of eight settings on validation rows) predict from
+  everything. No features are selected: there is its own log-likelihood and AUROC alone.
+
+Seconds are of fitting and of explaining the rows that are judged, on the device that is named; a
+model that is given (``--model``) costs nothing. Each method's figures are a line in rows.jsonl of
+``--out``. What is there is not done again, so the same command goes on, and one with other methods
+adds to it, at the same time if need be. ``--join`` puts several folders into one table: there a
+method that was timed on two devices has two rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
-import time
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from defaults_rivals import best_fixed_set, lime_masks, relevant, shap_masks, timed
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier
+from tables_rivals import trees, tuned_trees
 
 from unmasked import RealX
 from unmasked.data import synthetic
-from unmasked.data.synthetic import Synthetic
+from unmasked.data.synthetic import CONTROL_FLOW, Synthetic
+from unmasked.engine.device import choose_device
 from unmasked.evaluation import ExactPosterior
 from unmasked.evaluation.evaluator import same_size_masks
-from unmasked.metrics import log_likelihoods
+from unmasked.metrics import auroc, log_likelihoods
 
-METHODS: dict[str, dict[str, Any]] = {"RealX()": {}, "RealX(search=False)": {"search": False}}
 TEST_SEED = 100_000  # test rows are drawn apart from all others
 TESTED = 10_000
+Row = dict[str, Any]
+Masks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a row of the table is about."""
+    """What a row of the table is about. features : without the copies."""
 
     name: str
     features: int
     rows: int
     correlation: float
     model: bool
+    copies: int = 0
 
     def draw(self, rows: int, seed: int) -> Synthetic:
-        """So many rows."""
-        noise = self.features - 11
-        return synthetic(self.name, rows, seed, noise_features=noise, correlation=self.correlation)
+        """Draw so many rows; the copies are in x, not in the truth."""
+        noise = self.features - CONTROL_FLOW - 1
+        drawn = synthetic(self.name, rows, seed, noise_features=noise, correlation=self.correlation)
+        copied = [drawn.x[:, relevant(self.name)]] * self.copies
+        return replace(drawn, x=np.hstack([drawn.x, *copied]))
 
-    def loglik(self, rows: Synthetic, masks: NDArray[np.bool_]) -> float:
-        """Mean exact log P(y | what is shown)."""
+    def with_copies(self, masks: Masks) -> Masks:
+        """Masks of the features as masks of all columns: no copy is shown."""
+        hidden = np.zeros((len(masks), len(relevant(self.name)) * self.copies), dtype=bool)
+        return np.hstack([masks, hidden])
+
+    def merged(self, masks: Masks) -> Masks:
+        """Masks of all columns as masks of the features: a shown copy shows its original."""
+        copied = list(relevant(self.name))
+        found = masks[:, : self.features].copy()
+        for i in range(self.copies):
+            start = self.features + i * len(copied)
+            found[:, copied] |= masks[:, start : start + len(copied)]
+        return found
+
+    def figures(self, rows: Synthetic, masks: Masks) -> Row:
+        """Say how well selections of the first rows meet the truth."""
+        count, shown = len(masks), self.merged(masks)
+        truth = rows.truth[:count].astype(bool)
+        right, size = (shown & truth).sum(1), shown.sum(1)
         judge = ExactPosterior(self.name, correlation=self.correlation)
-        predicted = judge.predict_proba(rows.x, masks)
-        return float(log_likelihoods(predicted, np.eye(2)[rows.y]).mean())
-
-    def figures(self, rows: Synthetic, masks: NDArray[np.bool_]) -> dict[str, float]:
-        """How well selections meet the truth."""
-        truth = rows.truth.astype(bool)
-        right, size = (masks & truth).sum(1), np.maximum(masks.sum(1), 1)
+        predicted = judge.predict_proba(rows.x[:count, : self.features], shown)
         return {
             "tpr": float((right / truth.sum(1)).mean()),
-            "fdr": float(((masks & ~truth).sum(1) / size).mean()),
-            "cfsr": float(masks[:, 10].mean()),
-            "f1": float((2 * right / (masks.sum(1) + truth.sum(1))).mean()),
-            "size": float(masks.sum(1).mean()),
-            "sets": len(np.unique(masks, axis=0)),
-            "loglik": self.loglik(rows, masks),
+            "fdr": float(((shown & ~truth).sum(1) / np.maximum(size, 1)).mean()),
+            "cfsr": float(shown[:, CONTROL_FLOW].mean()),
+            "f1": float((2 * right / (size + truth.sum(1))).mean()),
+            "size": float(size.mean()),
+            "doubled": float((masks.sum(1) - size).mean()),
+            "sets": len(np.unique(shown, axis=0)),
+            **scores(predicted, rows.y[:count]),
         }
 
 
-def compare(cell: Cell, seed: int, methods: list[str], device: str) -> list[dict[str, Any]]:
-    """All methods on one draw, then the rows that they are read beside."""
-    train, test = cell.draw(cell.rows, seed), cell.draw(TESTED, TEST_SEED + seed)
-    target: dict[str, Any] = {}
-    if cell.model:
-        target["model"] = HistGradientBoostingClassifier(random_state=seed).fit(train.x, train.y)
-    found = []
-    for method in methods:
-        begun = time.perf_counter()
-        options = {**METHODS[method], **target, "random_state": seed, "device": device}
-        explainer = RealX(progress=False, **options)
-        explainer.fit(train.x, None if cell.model else train.y)
-        masks = explainer.explain(test.x).masks
-        seconds = time.perf_counter() - begun
-        more = {"sparsity": explainer.sparsity_, "choice": explainer.choice_, "seconds": seconds}
-        kept = cell.features - len(explainer.dropped_)
-        found.append({"method": method, **cell.figures(test, masks), **more, "kept": kept})
-    masks = test.truth.astype(bool)
-    random = same_size_masks(masks, np.random.default_rng(seed))
-    everything = np.ones_like(masks)
-    for method, own in (("random", random), ("optimum", masks), ("everything", everything)):
-        found.append({"method": method, **cell.figures(test, own)})
-    return [{**asdict(cell), "seed": seed, **row} for row in found]
+def scores(predicted: NDArray[np.float64], y: NDArray[np.int64]) -> Row:
+    """Score probabilities (rows, 2) by the labels."""
+    logliks = log_likelihoods(predicted, np.eye(2)[y])
+    return {"loglik": float(logliks.mean()), "auroc": auroc(predicted, y), "tested": len(y)}
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Means over seeds, in words that fit into Markdown."""
-    shown = ("tpr", "fdr", "f1", "cfsr", "size", "loglik")
-    lines = [
-        "| set | features | rows | ρ | | TPR | FDR | F1 | CFSR | shown | log-lik. | seconds |",
-        "|---" * 12 + "|",
-    ]
-    cells: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+@dataclass
+class Case:
+    """One draw of a cell: the rows to learn from, those to explain, and the model of them."""
+
+    cell: Cell
+    seed: int
+    device: str = "cpu"
+
+    @cached_property
+    def train(self) -> Synthetic:
+        return self.cell.draw(self.cell.rows, self.seed)
+
+    @cached_property
+    def test(self) -> Synthetic:
+        return self.cell.draw(TESTED, TEST_SEED + self.seed)
+
+    @cached_property
+    def truth(self) -> Masks:
+        """The true features among all columns."""
+        return self.cell.with_copies(self.test.truth.astype(bool))
+
+    @cached_property
+    def boosted(self) -> tuple[Any, float]:
+        """The model that is explained, and the seconds that it cost."""
+        return timed(lambda: trees(self.train.x, self.train.y, self.seed))
+
+    def judged(self, masks: Masks) -> Row:
+        """Figures of masks of the first test rows."""
+        return self.cell.figures(self.test, masks)
+
+
+# ---------------------------------------------------------------------- the methods
+
+
+def realx(options: Row, case: Case) -> Row:
+    """RealX as it comes, or with options."""
+    of_model = case.cell.model
+    target = {"model": case.boosted[0]} if of_model else {}
+    known = {"random_state": case.seed, "device": case.device, "progress": False}
+    explainer = RealX(**options, **target, **known)
+    x, y, tested = case.train.x, None if of_model else case.train.y, case.test.x
+    _, fit = timed(lambda: explainer.fit(x, y))
+    shown, explain = timed(lambda: explainer.explain(tested))
+    return {
+        **case.judged(shown.masks),
+        **seconds(fit, explain),
+        "device": device_name(case.device),
+        "sparsity": explainer.sparsity_,
+        "choice": explainer.choice_,
+        "kept": x.shape[1] - len(explainer.dropped_),
+    }
+
+
+def random(case: Case) -> Row:
+    """Masks of the same sizes as the truth."""
+    return case.judged(same_size_masks(case.truth, np.random.default_rng(case.seed)))
+
+
+def optimum(case: Case) -> Row:
+    """The true features."""
+    return case.judged(case.truth)
+
+
+def everything(case: Case) -> Row:
+    """All columns."""
+    return case.judged(np.ones_like(case.truth))
+
+
+def fixed(case: Case) -> Row:
+    """The best single set for all rows, as large as the truth is on average."""
+    size = round(float(case.truth.sum(1).mean()))
+    masks = np.zeros_like(case.truth)
+    masks[:, best_fixed_set(case.cell.name, case.cell.correlation, size)] = True
+    return case.judged(masks)
+
+
+def tree_shap(case: Case) -> Row:
+    """TreeSHAP's largest values, as many as the row has true features."""
+    model, fit = case.boosted
+    masks, explain = shap_masks(model, case.test.x, case.truth.sum(1))
+    return {**case.judged(masks), **seconds(0.0 if case.cell.model else fit, explain)}
+
+
+def lime(case: Case) -> Row:
+    """LIME's largest weights, as many as the row has true features."""
+    model, fit = case.boosted
+    sizes = case.truth.sum(1)
+    masks, explain = lime_masks(model, case.train.x, case.test.x, sizes, case.seed)
+    return {**case.judged(masks), **seconds(0.0 if case.cell.model else fit, explain)}
+
+
+def boosting(case: Case) -> Row:
+    """What tuned boosted trees predict from everything."""
+    model, fit = timed(lambda: tuned_trees(case.train.x, case.train.y, case.seed))
+    predicted, explain = timed(lambda: model.predict_proba(case.test.x))
+    return {**scores(predicted, case.test.y), **seconds(fit, explain)}
+
+
+QUICK: dict[str, Callable[[Case], Row]] = {
+    "RealX()": partial(realx, {}),
+    "RealX(search=False)": partial(realx, {"search": False}),
+    "random": random,
+    "optimum": optimum,
+    "everything": everything,
+}
+METHODS = QUICK | {"fixed": fixed, "TreeSHAP": tree_shap, "LIME": lime, "boosting": boosting}
+
+
+def seconds(fit: float, explain: float) -> Row:
+    """What a method cost."""
+    return {"fit_seconds": fit, "explain_seconds": explain, "seconds": fit + explain}
+
+
+def device_name(device: str) -> str:
+    """The device in words."""
+    chosen = choose_device(device)
+    if chosen.type == "cuda":
+        return torch.cuda.get_device_name(chosen)
+    threads = torch.get_num_threads()
+    return f"{chosen.type}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+# ---------------------------------------------------------------------- rows and their file
+
+
+def identity(row: Row) -> tuple[Any, ...]:
+    """What a line of the file is about."""
+    return (*cell_of(row), row["seed"], row["method"])
+
+
+def cell_of(row: Row) -> tuple[Any, ...]:
+    """The cell's fields."""
+    return tuple(row[field.name] for field in fields(Cell))
+
+
+def timed_on(row: Row) -> str:
+    """The device whose seconds a row tells; of methods without any it does not matter."""
+    return str(row["device"]) if "seconds" in row else ""
+
+
+def kept(folders: Iterable[Path]) -> list[Row]:
+    """Read what earlier commands found, each once; a line that was cut short is left out."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for folder in folders:
+        path = folder / "rows.jsonl"
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            found.setdefault((*identity(row), timed_on(row)), row)
+    return list(found.values())
+
+
+def keep(folder: Path, row: Row) -> None:
+    """Add a line by a single write: several processes may do so at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = os.open(folder / "rows.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(file, (json.dumps(row) + "\n").encode())
+    finally:
+        os.close(file)
+
+
+def measure(cells: list[Cell], methods: list[str], args: argparse.Namespace) -> list[Row]:
+    """Do what is not done yet; all rows of the folder, or those of this command."""
+    rows = kept([args.out]) if args.out else []
+    made = args.commit or commit()
+    for cell in cells:
+        for seed in range(args.first_seed, args.first_seed + args.seeds):
+            case = Case(cell, seed, args.device)
+            for method in methods:
+                about = {**asdict(cell), "seed": seed, "method": method}
+                if identity(about) in map(identity, rows):
+                    continue
+                found = {"device": device_name("cpu"), "commit": made, **METHODS[method](case)}
+                rows.append({**about, **found})
+                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+                if args.out:
+                    keep(args.out, rows[-1])
+                    rows = kept([args.out])  # other processes add to it
+    return rows
+
+
+# ---------------------------------------------------------------------- the table
+
+SHOWN = {
+    "tpr": "TPR",
+    "fdr": "FDR",
+    "f1": "F1",
+    "cfsr": "CFSR",
+    "size": "shown",
+    "doubled": "doubled",
+    "loglik": "log-lik.",
+    "auroc": "AUROC",
+    "fit_seconds": "fit, s",
+    "explain_seconds": "explain, s",
+}
+DIGITS = {"size": 2, "doubled": 2, "loglik": 4, "fit_seconds": 1, "explain_seconds": 1}
+
+
+def table(rows: list[Row]) -> str:
+    """Means over seeds (F1 ± its standard deviation), in words that fit into Markdown."""
+    heads = ["set", "features", "rows", "ρ", "", "device", "seeds", "explained", *SHOWN.values()]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    groups: dict[tuple[Any, ...], dict[tuple[str, str], list[Row]]] = {}
     for row in rows:
-        key = (*(row[field.name] for field in fields(Cell)), row["method"])
-        cells.setdefault(key, []).append(row)
-    for (name, features, count, correlation, model, method), own in cells.items():
-        mean = {key: float(np.mean([row[key] for row in own])) for key in shown}
-        seconds = [row["seconds"] for row in own if "seconds" in row]
-        took = f"{np.mean(seconds):.1f}" if seconds else ""
-        what = f"{name}, boosting" if model else name
-        figures = " | ".join(f"{mean[key]:.3f}" for key in shown[:-2])
-        lines.append(
-            f"| {what} | {features:,} | {count:,} | {correlation:g} | {method} | {figures} | "
-            f"{mean['size']:.2f} | {mean['loglik']:.4f} | {took} |"
-        )
+        group = groups.setdefault(cell_of(row), {})
+        group.setdefault((row["method"], timed_on(row)), []).append(row)
+    order = list(METHODS)
+    for values, group in groups.items():
+        for method, device in sorted(group, key=lambda key: (order.index(key[0]), key[1])):
+            own = group[method, device]
+            tested = "/".join(sorted({f"{row['tested']:,}" for row in own}))
+            figures = [figure(own, key) for key in SHOWN]
+            entries = [*words(Cell(*values)), method, device, str(len(own)), tested, *figures]
+            lines.append("| " + " | ".join(entries) + " |")
     return "\n".join(lines)
+
+
+def words(cell: Cell) -> list[str]:
+    """A cell's entries in the table."""
+    copies = len(relevant(cell.name)) * cell.copies
+    return [
+        f"{cell.name}, boosting" if cell.model else cell.name,
+        f"{cell.features:,}" + (f" + {copies} copies" if copies else ""),
+        f"{cell.rows:,}",
+        f"{cell.correlation:g}",
+    ]
+
+
+def figure(own: list[Row], key: str) -> str:
+    """The mean over seeds, or nothing where there is none."""
+    found = [row[key] for row in own if key in row]
+    if not found or (key == "doubled" and not own[0]["copies"]):
+        return ""
+    text = f"{np.mean(found):.{DIGITS.get(key, 3)}f}"
+    return f"{text} ± {np.std(found, ddof=1):.3f}" if key == "f1" and len(found) > 1 else text
 
 
 def commit() -> str:
     """The commit that runs, if git knows."""
     command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    folder = Path(__file__).parent
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     return done.stdout.strip()
 
 
-def kept(path: Path | None) -> list[dict[str, Any]]:
-    """The rows of an earlier run of the same command."""
-    if path is None or not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def write(rows: list[Row], args: argparse.Namespace) -> None:
+    """Write results.json and table.md."""
+    cuda = torch.cuda.is_available()
+    facts = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": args.commit or commit(),
+        "hardware": torch.cuda.get_device_name() if cuda else platform.processor(),
+        "torch": torch.__version__,
+    }
+    args.out.mkdir(parents=True, exist_ok=True)
+    results = json.dumps({**facts, "rows": rows}, indent=1)
+    (args.out / "results.json").write_text(results + "\n", encoding="utf-8")
+    (args.out / "table.md").write_text(table(rows) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -146,43 +395,29 @@ def main() -> None:
     parser.add_argument("--features", default="11")
     parser.add_argument("--rows", default="10000")
     parser.add_argument("--correlations", default="0")
-    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--copies", type=int, default=0, help="of each column that makes y")
+    parser.add_argument("--methods", default=",".join(QUICK), help=f"of {', '.join(METHODS)}")
     parser.add_argument("--model", action="store_true", help="explain boosting, not the data")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", type=Path, help="folder for results.json and table.md")
+    parser.add_argument("--device", default="auto", help="of RealX; the others use the CPU")
+    parser.add_argument("--commit", default="", help="where git cannot tell it")
+    parser.add_argument("--out", type=Path, help="folder for rows.jsonl, results.json, table.md")
+    parser.add_argument("--join", type=Path, nargs="+", help="only make the table of such folders")
     args = parser.parse_args()
+    methods = args.methods.split(",")
+    unknown = [method for method in methods if method not in METHODS]
+    if unknown:
+        parser.error(f"--methods are of {', '.join(METHODS)}, but {unknown[0]!r} was asked for")
     cells = [
-        Cell(name, int(features), int(rows), float(correlation), args.model)
+        Cell(name, int(features), int(rows), float(correlation), args.model, args.copies)
         for correlation in args.correlations.split(",")
         for rows in args.rows.split(",")
         for features in args.features.split(",")
         for name in args.sets.split(",")
     ]
-    notes = None if args.out is None else args.out / "rows.jsonl"
-    rows = kept(notes)
-    done = {(*(row[field.name] for field in fields(Cell)), row["seed"]) for row in rows}
-    for cell in cells:
-        for seed in range(args.first_seed, args.first_seed + args.seeds):
-            if (*asdict(cell).values(), seed) in done:
-                continue
-            found = compare(cell, seed, args.methods.split(","), args.device)
-            rows += found
-            print(json.dumps(found[0]), file=sys.stderr, flush=True)
-            if notes is not None:
-                notes.parent.mkdir(parents=True, exist_ok=True)
-                with open(notes, "a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in found)
-    print(table(rows))
+    found = kept(args.join) if args.join else measure(cells, methods, args)
+    print(table(found))
     if args.out:
-        cuda = torch.cuda.is_available()
-        facts = {
-            "command": " ".join(["python", *sys.argv]),
-            "commit": commit(),
-            "hardware": torch.cuda.get_device_name() if cuda else platform.processor(),
-            "torch": torch.__version__,
-        }
-        (args.out / "results.json").write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
-        (args.out / "table.md").write_text(table(rows) + "\n")
+        write(found, args)
 
 
 if __name__ == "__main__":
