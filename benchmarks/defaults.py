@@ -365,10 +365,13 @@ def figure(own: list[Row], key: str) -> str:
 
 
 def commit() -> str:
-    """The commit that runs, if git knows."""
+    """The commit that runs, if git is there and knows."""
     command = ["git", "describe", "--always", "--dirty"]
     folder = Path(__file__).parent
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    except OSError:
+        return ""
     return done.stdout.strip()
 
 
