@@ -10,7 +10,7 @@ the explainer learns, from the other the judge, an `EvalX`. Stratified; groups a
 Classes of fewer than 20 rows are left out. Of a table with more rows than ``--max-rows`` that many
 are drawn by the seed. At k = 1, a tenth and a quarter of the features, the same k in every row:
 
-- RealX: its k most probable features.
+- RealX: ``explain(X, k=k)``.
 - TreeSHAP: the k largest |values| of `HistGradientBoostingClassifier` as it comes, fitted on the
   explainer's half, categories as codes. With more than two classes the values of the predicted
   class or their mean over classes, whichever the judge likes better at that k on these very test
@@ -26,8 +26,7 @@ are drawn by the seed. At k = 1, a tenth and a quarter of the features, the same
 
 Both searches add one feature at a time up to 20, then a tenth more at a time. RealX's own masks are
 compared with fixed and per row at the same mean size; between whole sizes the log-likelihoods are
-mixed. "Tied" is the share of rows whose k-th and next feature are equally probable to RealX: there
-the column's place decides. "Captured" is (RealX − fixed) / (per row − fixed), where per row − fixed
+mixed. "Captured" is (RealX − fixed) / (per row − fixed), where per row − fixed
 is at least 0.01 nats. Intervals are paired bootstraps over test rows, or over groups. With
 everything shown the judge is compared with boosting as it comes and with the best of eight
 settings, both from the judge's half. ``--overlap`` fits RealX five times on the rows of the first
@@ -80,17 +79,16 @@ from tables_figures import (
     paired_interval,
     row_sets,
     schedule,
-    share_tied,
     sizes,
     top,
 )
 from tables_report import report
 from tables_rivals import Own, as_categories, lime_values, loglik, tree_shap, trees, tuned_trees
 
-from unmasked import EvalX, Explanation, RealX, defaults
+from unmasked import EvalX, Explanation, RealX
 from unmasked.metrics import auroc, log_likelihoods
 
-METHODS: dict[str, dict[str, Any]] = {"search": {"search": True}, "plain": {}}
+METHODS: dict[str, dict[str, Any]] = {"plain": {}, "row": {"search": "row"}}
 LIME_FEATURES, LIME_ROWS = 60, 300
 FIXED_ROWS = 2000  # held-out rows that find the fixed sets, at most
 FEWEST = 200  # rows that a search is made for, at least
@@ -105,14 +103,7 @@ def explainer(method: str, seed: int, device: str) -> RealX:
 
 def judge(seed: int, device: str) -> EvalX:
     """Who judges."""
-    return EvalX(
-        members=4,
-        predictor=defaults.NETWORK,
-        training=defaults.TRAINING,
-        random_state=seed,
-        device=device,
-        progress=False,
-    )
+    return EvalX(random_state=seed, device=device, progress=False)
 
 
 @dataclass
@@ -221,10 +212,8 @@ def compare_at(
     lime: NDArray[np.float64] | None,
 ) -> dict[str, float | None]:
     """All methods at one number of features; what share of per row's worth each captures."""
-    chances = np.asarray(shown.probabilities)
-    tied = {"tied": share_tied(chances, k)}
     logliks = {
-        "RealX": case.judged("RealX", k, shown.top(k).masks, **tied),
+        "RealX": case.judged("RealX", k, shown.masks),
         "fixed": best(case, "fixed", k, {way: own[k] for way, own in sets.fixed.items()}),
         "per row": case.judged("per row", k, sets.row[k]),
     }
@@ -235,7 +224,7 @@ def compare_at(
         logliks["LIME"] = case.judged("LIME", k, top(lime, k))
     random = np.random.default_rng(case.seed)
     for draw in range(3):
-        case.judged("random", k, top(random.random(chances.shape), k), draw=draw)
+        case.judged("random", k, top(random.random(shown.masks.shape), k), draw=draw)
     for one, other in (
         ("RealX", "TreeSHAP"),
         ("RealX", "LIME"),
@@ -339,7 +328,9 @@ def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]
     ks, size = sizes(case.own.features), float(shown.masks.sum(1).mean())
     stops = sorted({*ks, *around(size)})
     sets = clock.timed("searches", lambda: searched(case, realx, stops, args.searches))
-    shares: dict[str, Any] = {str(k): compare_at(case, k, shown, sets, shap, lime) for k in ks}
+    test = X.iloc[parts.test]
+    fixed = {k: clock.timed("RealX, explain k", lambda k=k: realx.explain(test, k=k)) for k in ks}
+    shares: dict[str, Any] = {str(k): compare_at(case, k, fixed[k], sets, shap, lime) for k in ks}
     shares["own"] = {"RealX": compare_own(case, shown.masks, sets)}
     boosting = everything(case, clock)
     return {
@@ -350,7 +341,10 @@ def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]
         "features": case.own.features,
         "classes": case.target.shape[1],
         "parts": [len(parts.explainer), len(parts.judge), len(parts.test)],
-        "choice": getattr(realx, "choice_", None),
+        "choice": realx.choice_,
+        "decided": realx.decided_,
+        "dropped": len(realx.dropped_),
+        "judge": evaluator.reason_,
         "sparsity": realx.sparsity_,
         "path": realx.path_.to_dict("records"),
         "size": size,
@@ -489,7 +483,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tables", type=Path, nargs="+", required=True, help="folders of Parquet")
     parser.add_argument("--only", nargs="+", choices=SOURCES, help="all but the smallest")
-    parser.add_argument("--method", choices=METHODS, default="search")
+    parser.add_argument("--method", choices=METHODS, default="plain")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--max-rows", type=int, default=8000)

@@ -86,18 +86,6 @@ def top(values: NDArray[np.float64], k: int) -> NDArray[np.bool_]:
     return masks
 
 
-def share_tied(values: NDArray[np.float64], k: int) -> float:
-    """The share of rows whose k-th largest value equals the next: where a cut is arbitrary.
-
-    >>> share_tied(np.array([[3.0, 1.0, 1.0], [3.0, 2.0, 1.0]]), 2)
-    0.5
-    """
-    if k >= values.shape[1]:
-        return 0.0
-    order = -np.sort(-values, axis=1)
-    return float((order[:, k - 1] == order[:, k]).mean())
-
-
 def paired_interval(
     difference: NDArray[np.float64],
     groups: NDArray[Any] | None = None,

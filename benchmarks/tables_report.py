@@ -29,18 +29,17 @@ def report(rows: list[Row]) -> str:
 
 def equal(rows: list[Row]) -> str:
     methods = ("RealX", "TreeSHAP", "LIME", "fixed", "per row", "random")
-    heads = ["", "k", "tied", *methods, "RealX − TreeSHAP", "RealX − LIME", "RealX − fixed",
+    heads = ["", "k", *methods, "RealX − TreeSHAP", "RealX − LIME", "RealX − fixed",
              "per row − fixed", "captured", "by TreeSHAP", "sets: RealX, per row"]  # fmt: skip
     lines = []
     for row in rows:
         for k in sorted({f["k"] for f in row["figures"] if f["method"] == "RealX"}):
             here = [f for f in row["figures"] if f["k"] == k]
             share = row["captured"][str(k)]
-            tied = next(f["tied"] for f in here if f["method"] == "RealX")
             sets = [max((f["sets"] for f in here if f["method"] == m), default=0)
                     for m in ("RealX", "per row")]  # fmt: skip
             lines.append(
-                [f"{_name(row)}", str(k), f"{tied:.2f}"]
+                [f"{_name(row)}", str(k)]
                 + [_loglik([f for f in here if f["method"] == m], row) for m in methods]
                 + [_difference(row, k, "RealX", other) for other in ("TreeSHAP", "LIME", "fixed")]
                 + [_difference(row, k, "per row", "fixed")]

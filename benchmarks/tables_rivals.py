@@ -19,6 +19,7 @@ from tables_data import is_text
 from unmasked import RealX
 from unmasked.engine.device import choose_device
 from unmasked.metrics import log_likelihoods
+from unmasked.search.narrow import PartPredictor
 from unmasked.search.values import SetPredictor
 
 ROUNDS = 1000  # trees at most where validation rows stop
@@ -50,22 +51,31 @@ class Own:
 
     def one_more(self, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(rows, features, classes): each with one more feature than the masks show."""
-        quick = isinstance(self.predictor, SetPredictor)
-        return self._by_terms(masks) if quick else self._by_masks(masks)
+        if not isinstance(self.predictor, PartPredictor):
+            return self._by_masks(masks)
+        part = self.predictor.part
+        kept, columns = list(part.features), list(part.columns)
+        more = self._by_terms(self.predictor.predictor, self.matrix[:, columns], masks[:, kept])
+        now = self.probabilities(masks)
+        answers = np.repeat(now[:, None], self.features, axis=1)  # a dropped feature adds nothing
+        answers[:, kept] = more
+        return answers
 
     @torch.no_grad()
-    def _by_terms(self, masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _by_terms(
+        self, predictor: SetPredictor, matrix: NDArray[np.float32], masks: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
         device = choose_device(self.explainer.device)
-        predictor = self.predictor.to(device).eval()
+        predictor.to(device)
         found = []
-        for part in _parts(len(self.matrix), _NUMBERS // (predictor.width * self.features)):
-            terms = predictor.terms(torch.from_numpy(self.matrix[part]).to(device))
+        for part in _parts(len(matrix), _NUMBERS // (predictor.width * predictor.features)):
+            terms = predictor.terms(torch.from_numpy(matrix[part]).to(device))
             shown = torch.from_numpy(masks[part]).to(terms)
             sums = torch.einsum("mrfn,rf->mrn", terms, shown)
             hidden = (1 - shown)[None, :, :, None]
             tried = (sums[:, :, None] + hidden * terms).flatten(1, 2)
             answers = predictor.read(tried)
-            found.append(answers.view(-1, self.features, answers.shape[1]).cpu().numpy())
+            found.append(answers.view(-1, predictor.features, answers.shape[1]).cpu().numpy())
         predictor.to("cpu")
         return np.concatenate(found)
 

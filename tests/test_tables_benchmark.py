@@ -94,7 +94,6 @@ def test_shares_and_sizes_between_whole_numbers(modules: Any) -> None:
     one = np.array([[1, 1, 0], [0, 0, 0]], dtype=bool)
     other = np.array([[0, 1, 1], [0, 0, 0]], dtype=bool)
     assert figures.jaccard(one, other) == pytest.approx((1 / 3 + 1) / 2)
-    assert figures.share_tied(np.array([[0.1, 0.9, 0.9], [0.3, 0.2, 0.1]]), 1) == 0.5
     assert figures.top(np.array([[0.1, 0.9, 0.9]]), 1).tolist() == [[False, True, False]]
 
 
@@ -123,7 +122,7 @@ def test_the_two_ways_to_ask_a_predictor_agree(modules: Any) -> None:
     ).fit(X, y)
     own = rivals.Own(explainer, X).first(7)
     masks = np.random.default_rng(0).random((7, 4)) < 0.5
-    np.testing.assert_allclose(own._by_terms(masks), own._by_masks(masks), atol=1e-5)
+    np.testing.assert_allclose(own.one_more(masks), own._by_masks(masks), atol=1e-5)
 
 
 def rows_of_a_table(rows: int) -> tuple[pd.DataFrame, NDArray[Any]]:
@@ -138,7 +137,7 @@ def test_the_benchmark_runs_and_goes_on(
 ) -> None:
     tables = modules("tables")
     few = Training(epochs=1)
-    monkeypatch.setitem(tables.METHODS, "search", {"search": True, "training": few})
+    monkeypatch.setitem(tables.METHODS, "plain", {"training": few})
     monkeypatch.setattr(
         tables, "judge", lambda seed, device: EvalX(training=few, random_state=seed, progress=False)
     )
