@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -226,21 +227,42 @@ def test_the_feature_that_is_missed_least_goes_first(predictor, x):
 # ---------------------------------------------------------------------- which kind
 
 
+def settings(*found):
+    """(log-likelihood, share shown) at λ = 0.1, 0.2, …, of ten features."""
+    noise = np.random.default_rng(0).standard_normal(100)
+    noise -= noise.mean()
+    return [
+        Candidate(0.1 * (i + 1), share, 0.0, 0.0, loglik + noise)
+        for i, (loglik, share) in enumerate(found)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("context", "row", "kind"),
+    ("context", "row", "fixed", "kind"),
     [
-        ((-0.40, 2.0), (-0.40, 2.0), "context"),
-        ((-0.40, 2.0), (-0.3701, 2.0), "context"),  # 3 × 0.01, and a little less
-        ((-0.40, 2.0), (-0.3699, 2.0), "row"),
-        ((-0.40, 5.1), (-0.40, 2.0), "row"),  # a feature counts as much as its price
-        ((-0.40, 4.9), (-0.40, 2.0), "context"),
+        ((-0.40, 0.4), (-0.3701, 0.4), (-0.41, 0.5), "context"),  # less than the price of three
+        ((-0.40, 0.4), (-0.3699, 0.4), (-0.41, 0.5), "row"),
+        ((-0.41, 0.4), (-0.41, 0.2), (-0.41, 0.5), "context"),  # it has 0.01 of 0.03 nats
+        ((-0.424, 0.4), (-0.42, 0.1), (-0.42, 0.5), "row"),  # 0.006 of 0.04, less than a fifth
+        ((-0.43, 0.5), (-0.4289, 0.499), (-0.43, 0.5), "context"),  # 0.0012 nats: nobody would
     ],
 )
-def test_choosing_for_each_row_must_be_worth_three_features(context, row, kind):
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal(100)
-    settings = [(value + noise - noise.mean(), size) for value, size in (context, row)]
-    assert better_kind(*settings, price=0.01) == kind
+def test_a_choice_by_context_is_kept_unless_too_much_is_lost(context, row, fixed, kind):
+    assert better_kind(settings(context), settings(row), settings(fixed), 10) == kind
+
+
+def test_prices_at_which_nothing_is_shown_do_not_count():
+    context = settings((-0.40, 0.4), (-0.69, 0.0))
+    row, fixed = settings((-0.40, 0.3), (-0.50, 0.1)), settings((-0.41, 0.5), (-0.69, 0.0))
+    assert better_kind(context, row, fixed, 10) == "context"
+
+
+def test_what_is_lost_must_be_sure():
+    """By 0.05 nats, but with a standard error of 0.05: no reason to leave what is proven."""
+    other = np.random.default_rng(1).standard_normal(100) * 0.5
+    (row,) = settings((-0.40, 0.4))
+    row = replace(row, logliks=row.logliks + other - other.mean() + 0.05)
+    assert better_kind(settings((-0.40, 0.4)), [row], settings((-0.43, 0.5)), 10) == "context"
 
 
 # ---------------------------------------------------------------------- the whole
@@ -344,7 +366,8 @@ def test_where_features_are_free_nothing_breaks(monkeypatch, choice):
 def test_bins_are_looked_for_where_a_network_takes_them():
     rows = synthetic("S1", 100, seed=0)
     X = np.c_[rows.x, np.exp(3 * rows.x[:, 0])]
-    plain = RealX(0.1, training=Training(epochs=1), progress=False).fit(X, rows.y)
+    trained = {"search": False, "training": Training(epochs=1), "progress": False}
+    plain = RealX(0.1, **trained).fit(X, rows.y)
     searched = RealX(0.1, search=True, training=Training(epochs=1), **QUICK).fit(X, rows.y)
     assert not any(column.cuts for column in plain.columns_.columns)
     assert searched.columns_.columns[11].cuts

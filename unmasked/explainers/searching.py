@@ -26,7 +26,7 @@ from unmasked.metrics import log_likelihoods
 from unmasked.networks import SetMLP, TableSet
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
-from unmasked.search.find import Found, Kind, better_kind, evenly, find
+from unmasked.search.find import LITTLE, Found, Kind, better_kind, evenly, find
 from unmasked.search.narrow import Part, PartSelector
 from unmasked.search.screen import best_features, second_moments
 from unmasked.search.values import SetPredictor, everything_shown, shown_alone
@@ -36,7 +36,6 @@ _PROBES = 2  # networks of a round, of those that are trained in the end
 _TREES = 2  # of the lowest prices: what they show is kept
 _SPARED = 20  # features that the first round keeps for their second moments
 _MOST_STAY = 0.9
-_LITTLE = 0.002  # nats that nobody would choose for each row for
 _JUDGED = 5000  # held-out rows that what is found is judged by, at most
 _FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 _ASKED = 5000  # held-out rows that a round is judged by, at most
@@ -118,14 +117,8 @@ class Judged:
         return self.context if kind == "context" else self.row
 
     def better(self, features: int) -> Kind:
-        """Which kind to keep, by the lowest price."""
-        least = int(np.argmin([own.sparsity for own in self.context]))
-        context, row = self.context[least], self.row[least]
-        return better_kind(
-            (context.logliks, context.fraction * features),
-            (row.logliks, row.fraction * features),
-            max(context.sparsity / features, _FREE),
-        )
+        """Which kind to keep."""
+        return better_kind(self.context, self.row, self.fixed, features)
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,7 @@ class PerRow:
         return cls(float(worth.mean()), float(gain(own).mean()), error)
 
     def __str__(self) -> str:
-        if self.worth < max(_LITTLE, self.error):
+        if self.worth < max(LITTLE, self.error):
             most = max(self.worth + 2 * self.error, 0.0)
             return f"Choosing for each row would gain at most {most:.3f} nats over one set for all."
         return (

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unmasked.choosing import Candidate
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import (
     GAIN,
@@ -36,7 +37,11 @@ MOST_SETS = 300
 _SEARCHED, _VALUED, _PLACED = 1000, 4000, 20_000  # rows
 _NARROW = 30  # features; of wider tables fewer rows are searched, as each takes longer
 WORTH = 3.0
-"""Prices of a feature that choosing for each row must be worth."""
+"""Prices of a feature that a choice by context may lose at the lowest price."""
+SHARE = 0.2
+"""Of what choosing for each row is worth, the least that a choice by context must have."""
+LITTLE = 0.002
+"""Nats that nobody would choose for each row for."""
 
 
 @dataclass(frozen=True)
@@ -154,18 +159,32 @@ def evenly(rows: int, most: int) -> NDArray[np.int64]:
 
 
 def better_kind(
-    context: tuple[NDArray[np.float64], float],
-    row: tuple[NDArray[np.float64], float],
-    price: float,
+    context: Sequence[Candidate],
+    row: Sequence[Candidate],
+    fixed: Sequence[Candidate],
+    features: int,
 ) -> Kind:
-    """Whether to choose by context or for each row, by what each is worth at one price.
+    """Whether to choose by context or for each row, by what held-out rows say at several prices.
 
-    Both are (log-likelihoods of held-out rows, features shown on average). Choosing for each row is
-    kept where it is worth more than the price of three features beyond choosing by context, which
-    is the same for many rows, and tells nothing beyond what is shown; and more than one standard
-    error of the paired difference.
+    A choice by context tells nothing beyond what is shown, so it is kept unless too much is lost:
+
+    - at the lowest price its log-likelihood is worse by more than the price of `WORTH` features,
+      and by more than two standard errors; or
+    - of what choosing for each row gains over the best single set for all, prices paid, it has less
+      than a `SHARE`: the mean over the prices at which it shows anything.
+
+    context, row, fixed : the same prices in each; ``fixed`` is the best single set for all rows.
     """
-    (known, few), (other, many) = context, row
-    gained = other - known + price * (few - many)
-    error = gained.std() / np.sqrt(len(gained))
-    return "row" if gained.mean() > max(WORTH * price, error) else "context"
+    least = int(np.argmin([own.sparsity for own in context]))
+    lost = row[least].logliks - context[least].logliks
+    price = context[least].sparsity / features
+    if lost.mean() > max(WORTH * price, 2 * lost.std() / np.sqrt(len(lost))):
+        return "row"
+    shown = [i for i, own in enumerate(context) if own.fraction > 0]
+    gained, has = (sum(_gain(kind[i], fixed[i]) for i in shown) for kind in (row, context))
+    return "row" if gained > LITTLE * len(shown) and has < SHARE * gained else "context"
+
+
+def _gain(own: Candidate, other: Candidate) -> float:
+    """Nats of one choice over another at the same price, prices paid."""
+    return own.loglik - other.loglik - own.sparsity * (own.fraction - other.fraction)
