@@ -189,7 +189,7 @@ def test_one_choice_for_all_rows_is_said() -> None:
 
 def explainer(chosen: float, *tried: float, restarts: int = 1) -> Any:
     settings = [SimpleNamespace(level=level) for level in tried]
-    return SimpleNamespace(settings_=settings, sparsity_=chosen, restarts=restarts, search=False)
+    return SimpleNamespace(settings_=settings, sparsity_=chosen, restarts=restarts, choice_=None)
 
 
 def test_a_price_at_the_edge_is_named() -> None:

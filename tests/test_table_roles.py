@@ -138,7 +138,7 @@ def test_the_command_trains_again_and_keeps_the_better(tmp_path: Path) -> None:
         call = [
             "explain", str(tmp_path / "t.csv"), "--target", "outcome", "--drop", "name,patient,day",
             "--out", str(tmp_path / str(restarts)), "--epochs", "2", "--sparsity", "0.2,0.4",
-            "--restarts", str(restarts), "--seed", "1", "--quiet",
+            "--restarts", str(restarts), "--no-search", "--seed", "1", "--quiet",
         ]  # fmt: skip
         result = CliRunner().invoke(app, call)
         assert result.exit_code == 0, result.output
