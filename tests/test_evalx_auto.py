@@ -23,8 +23,8 @@ from unmasked import (
     defaults,
 )
 from unmasked.engine import Data
-from unmasked.evaluation import blend, evalx
-from unmasked.evaluation.blend import Choice
+from unmasked.evaluation import evalx
+from unmasked.evaluation.blend import Asked, Choice
 from unmasked.jobs.saved import fitted_whole
 from unmasked.networks import SetMLP
 
@@ -211,7 +211,38 @@ def test_validation_rows_decide_and_not_the_rows_learned_from() -> None:
     valid = Data(torch.from_numpy(x), torch.from_numpy(target))
 
     def ask(networks: np.ndarray, trees: np.ndarray) -> Choice:
-        return blend.choose(valid, 2, UniformSize(), lambda *_: networks, lambda *_: trees, seed=0)
+        asked = Asked.of(valid, 2, UniformSize(), seed=0)
+        return asked.trees(lambda *_: networks, lambda *_: trees)
 
     assert ask(right, wrong).share == 0.0
     assert ask(wrong, right).share == 1.0
+
+
+def test_who_is_too_sure_doubts() -> None:
+    """Sure of 0.99 and right in 0.8: the best of the shares is 0.4; right in 0.99, none."""
+    prior = np.array([0.5, 0.5])
+    x, sure = np.zeros((500, 2), np.float32), np.tile([0.01, 0.99], (500, 1))
+    doubts = {}
+    for right in (400, 495):
+        target = np.zeros((500, 2))
+        target[:right, 1] = target[right:, 0] = 1.0
+        valid = Data(torch.from_numpy(x), torch.from_numpy(target))
+        doubts[right] = Asked.of(valid, 2, UniformSize(), seed=0).doubt(lambda *_: sure, prior)
+    assert doubts == {400: 0.4, 495: 0.0}
+
+
+def test_doubts_are_mixed_in_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Asked, "doubt", lambda *_: 0.2)
+    x, y = rows()
+    y = np.where(np.arange(len(y)) < 20, 0, y)
+    evaluator = auto().fit(x, y)
+    assert evaluator.reason_.endswith("; too sure by itself, so 20% are the class shares")
+    masks = np.random.default_rng(0).random(x.shape) < 0.5
+    own = evaluator._learned_answer(evaluator._matrix(x), masks)
+    found = evaluator.predict_proba(x, masks)
+    np.testing.assert_allclose(found, 0.8 * own + 0.2 * evaluator.prior_, rtol=0, atol=1e-12)
+    evaluator.save(tmp_path / "model")
+    loaded = EvalX.load(tmp_path / "model", device="cpu")
+    np.testing.assert_array_equal(loaded.predict_proba(x, masks), found)
+    assert loaded.reason_ == evaluator.reason_
+    assert evaluator.set_params(estimator="network").fit(x, y).doubt_ == 0.0

@@ -24,8 +24,10 @@ ROUNDS = 4
 """How often a search drops features and learns again, at the most."""
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the boosted trees in what EVAL-X says, beside the networks."""
+DOUBTS = (0.05, 0.1, 0.2, 0.4)
+"""Of the class shares in what EVAL-X says, where it is too sure."""
 LEAST_GAIN = 0.002
-"""Nats on validation rows for which boosted trees are worth having."""
+"""Nats on validation rows for which boosted trees, or doubts, are worth having."""
 COPIES = 20
 """Masked copies of each row that boosted trees learn from, at most."""
 _MANY_INPUTS, _MOST_INPUTS = 1000, 3000  # of `NETWORK`: fewer members, another network
@@ -71,10 +73,10 @@ def copies(rows: int, columns: int, classes: int) -> int:
 
 
 def share(gains: Mapping[float, NDArray[np.float64]]) -> float:
-    """How much of EVAL-X is to be boosted trees: the best share, or 0 where none surely helps.
+    """How much of EVAL-X is to be something else: the best share, or 0 where none surely helps.
 
-    gains : for each share the log-likelihoods of validation rows (rows,), less those of the
-        networks alone. The best must gain more than one standard error, and than `LEAST_GAIN`.
+    gains : for each share the log-likelihoods of validation rows (rows,), less those without it.
+        The best must gain more than one standard error, and than `LEAST_GAIN`.
     """
     best = max(gains, key=lambda own: float(gains[own].mean()))
     gain, error = gain_of(gains[best])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,29 +62,48 @@ def enough_to_learn(train: Data, valid: Data) -> bool:
     return int(known.sum()) > 1 and bool((valid.target.sum(0) > 0)[known].any())
 
 
-def choose(
-    valid: Data, features: int, law: MaskLaw, networks: Predict, trees: Predict, seed: int
-) -> Choice:
-    """The share of the trees that predicts validation rows best: all shown, and random masks."""
-    some = np.unique(np.linspace(0, valid.rows - 1, min(valid.rows, _JUDGED)).astype(np.int64))
-    x, target = valid.x[some].numpy(), valid.target[some].numpy()
-    noise = torch.Generator().manual_seed(seed)
-    masks = [np.ones((len(x), features), dtype=bool)]
-    for _ in range(_DRAWS):
-        uniform = torch.rand((len(x), law.noise_width(features)), generator=noise)
-        masks.append(law(uniform, features).numpy() > 0)
-    gains = _gains([(networks(x, own), trees(x, own)) for own in masks], target)
-    return _said(gains, len(x))
+@dataclass(frozen=True)
+class Asked:
+    """Validation rows with masks that show everything, then random ones: who predicts them best?
+
+    x : (rows, columns), target : (rows, classes), masks : several of (rows, features).
+    """
+
+    x: NDArray[np.float32]
+    target: NDArray[Any]
+    masks: list[NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, valid: Data, features: int, law: MaskLaw, seed: int) -> Asked:
+        """Of some of the rows."""
+        some = np.unique(np.linspace(0, valid.rows - 1, min(valid.rows, _JUDGED)).astype(np.int64))
+        noise = torch.Generator().manual_seed(seed)
+        masks = [np.ones((len(some), features), dtype=bool)]
+        for _ in range(_DRAWS):
+            uniform = torch.rand((len(some), law.noise_width(features)), generator=noise)
+            masks.append(law(uniform, features).numpy() > 0)
+        return cls(valid.x[some].numpy(), valid.target[some].numpy(), masks)
+
+    def trees(self, networks: Predict, trees: Predict) -> Choice:
+        """The share of the trees with which networks predict best."""
+        asked = [(networks(self.x, own), trees(self.x, own)) for own in self.masks]
+        return _said(_gains(asked, self.target, defaults.SHARES), len(self.x))
+
+    def doubt(self, predict: Predict, prior: NDArray[np.float64]) -> float:
+        """The share of the class shares, (classes,), with which it predicts best."""
+        same = np.broadcast_to(prior, self.target.shape)
+        asked = [(predict(self.x, own), same) for own in self.masks]
+        return defaults.share(_gains(asked, self.target, defaults.DOUBTS))
 
 
-def mixed(networks: NDArray[Any], trees: NDArray[Any], share: float) -> NDArray[np.float64]:
-    """The mean of both probabilities, the trees' with this weight."""
-    result: NDArray[np.float64] = (1 - share) * networks + share * trees
+def mixed(one: NDArray[Any], other: NDArray[Any], share: float) -> NDArray[np.float64]:
+    """The mean of both probabilities, the other's with this weight."""
+    result: NDArray[np.float64] = (1 - share) * one + share * other
     return result
 
 
 def _gains(
-    asked: list[tuple[NDArray[Any], NDArray[Any]]], target: NDArray[Any]
+    asked: list[tuple[NDArray[Any], NDArray[Any]]], target: NDArray[Any], shares: Sequence[float]
 ) -> dict[float, NDArray[np.float64]]:
     """For each share, (rows,): half for everything shown (the first), half for random masks."""
     weight = [0.5, *[0.5 / (len(asked) - 1)] * (len(asked) - 1)]
@@ -95,7 +114,7 @@ def _gains(
         return result
 
     alone = loglik(0.0)
-    return {share: loglik(share) - alone for share in defaults.SHARES}
+    return {share: loglik(share) - alone for share in shares}
 
 
 def _said(gains: dict[float, NDArray[np.float64]], rows: int) -> Choice:

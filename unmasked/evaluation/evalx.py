@@ -23,7 +23,7 @@ from unmasked.engine.progress import Show
 from unmasked.errors import CoverageWarning, InputError, InterruptedWarning
 from unmasked.estimator import Table, check_batch_size, checkpoint_file, restore_network
 from unmasked.evaluation import copies
-from unmasked.evaluation.blend import Choice, Trees, choose, grow, mixed
+from unmasked.evaluation.blend import Asked, Choice, Trees, grow, mixed
 from unmasked.evaluation.evaluator import (
     MEMBER_SHIFT,
     SEED_SHIFT,
@@ -87,6 +87,8 @@ class EvalX(TableEvaluator):
     ----------
     picked_ : "network", "boosting" (trees, or the estimator that was asked for) or "both"; reason_
     says what it is and why. share_ : how much of a prediction is the estimator's, from 0 to 1.
+    doubt_ : how much of it is the class shares instead, prior_, where validation rows say that it
+    is too sure, as with few rows and many columns.
     predictors_ : the networks, one for each member (predictor_ is the first); none if share_ is 1.
     estimator_ : the classifier (its classes are the numbers of ours), used_ : the columns that
     it knows, copies_ : how many copies of each row it learned from; none of it if share_ is 0.
@@ -157,7 +159,7 @@ class EvalX(TableEvaluator):
 
     def _forget(self) -> None:
         """What an earlier fit left."""
-        for name in ("predictors_", "estimator_", "used_", "copies_"):
+        for name in ("predictors_", "estimator_", "used_", "copies_", "prior_"):
             self.__dict__.pop(name, None)
 
     def _fit_networks(self, train: Data, valid: Data, targets: Targets, seed: int) -> None:
@@ -177,13 +179,18 @@ class EvalX(TableEvaluator):
         self._learned(trained, targets)
         self._picked(0.0, "")
         if self._compares and not self.interrupted_:
-            self._try_trees(train, valid, targets.soft, seed)
+            asked = Asked.of(valid, self._sizes[1], self._law, seed)
+            self._try_trees(train, valid, asked, targets.soft, seed)
+            self.prior_ = train.target.mean(0).double().numpy()
+            self.doubt_ = asked.doubt(self._predict, self.prior_)
+            if self.doubt_:
+                self.reason_ += f"; too sure by itself, so {self.doubt_:.0%} are the class shares"
 
-    def _try_trees(self, train: Data, valid: Data, soft: bool, seed: int) -> None:
+    def _try_trees(self, train: Data, valid: Data, asked: Asked, soft: bool, seed: int) -> None:
         """Boosted trees beside the networks; Ctrl-C leaves the networks as they are."""
         start = time.perf_counter()
         try:
-            choice, trees = self._compared(train, valid, soft, seed)
+            choice, trees = self._compared(train, valid, asked, soft, seed)
         except KeyboardInterrupt:
             self.interrupted_ = True
             warnings.warn(
@@ -201,7 +208,7 @@ class EvalX(TableEvaluator):
             del self.predictors_
 
     def _compared(
-        self, train: Data, valid: Data, soft: bool, seed: int
+        self, train: Data, valid: Data, asked: Asked, soft: bool, seed: int
     ) -> tuple[Choice, Trees | None]:
         features, classes = self._sizes[1], len(self.classes_)
         drawn = copies.Copies(self._law, self.columns_.index, features, soft)
@@ -210,19 +217,15 @@ class EvalX(TableEvaluator):
             return Choice(
                 0.0, "boosted trees would take too long, or have too little to learn"
             ), None
-        choice = choose(
-            valid,
-            features,
-            self._law,
+        choice = asked.trees(
             self._by_networks,
             lambda x, masks: trees.predict(x, masks, self.columns_.index, classes),
-            seed,
         )
         return choice, trees
 
     def _picked(self, share: float, why: str) -> None:
         """Keep what predicts, and say it."""
-        self.share_ = share
+        self.share_, self.doubt_ = share, 0.0
         self.picked_ = "both" if 0 < share < 1 else "boosting" if share else "network"
         own = getattr(self, "predictors_", [])
         name = "a network" if len(own) == 1 else f"the mean of {len(own)} networks"
@@ -258,6 +261,12 @@ class EvalX(TableEvaluator):
     # ------------------------------------------------------------------ the work behind it
 
     def _predict(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
+        own = self._learned_answer(inputs, masks)
+        return mixed(own, self.prior_, self.doubt_) if self.doubt_ else own
+
+    def _learned_answer(
+        self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]
+    ) -> NDArray[Any]:
         if self.share_ == 0:
             return self._by_networks(inputs, masks)
         trees = self._by_estimator(inputs, masks)
@@ -376,8 +385,10 @@ class EvalX(TableEvaluator):
         """
         check_is_fitted(self)
         config = {**self._config(), "sizes": list(self.sizes_)}
-        config |= {"share": self.share_, "reason": self.reason_}
+        config |= {"share": self.share_, "doubt": self.doubt_, "reason": self.reason_}
         tensors: dict[str, Tensor] = {}
+        if self.doubt_:
+            tensors["prior"] = torch.from_numpy(self.prior_)
         files = {}
         if self.share_ < 1:
             for i, network in enumerate(self.predictors_):
@@ -423,6 +434,9 @@ class EvalX(TableEvaluator):
             evaluator.estimator = clone(evaluator.estimator_)
         evaluator._picked(evaluator.share_, "")
         evaluator.reason_ = config.get("reason", evaluator.reason_)
+        evaluator.doubt_ = config.get("doubt", 0.0)
+        if evaluator.doubt_:
+            evaluator.prior_ = tensors["prior"].numpy()
         return evaluator
 
     def _restore_networks(self, tensors: dict[str, Tensor]) -> None:

@@ -39,6 +39,8 @@ _MOST_STAY = 0.9
 _JUDGED = 5000  # held-out rows that what is found is judged by, at most
 _FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 _ASKED = 5000  # held-out rows that a round is judged by, at most
+_TOLD = {"soft": "softened labels", "rest": "more networks"}
+"""What learns, beside the number of features."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ class Search:
             device=self.device,
             path=checkpoint_file(self.checkpoint, f"realx-predictor-{name}"),
             show=self.show,
-            title=self.title,
+            title=f"{self.title}, {_TOLD.get(name, f'{len(part.features):,} features')}",
         )
         return self._asked(part, cast(list[TableSet], trained.predictors), trained, train)
 
