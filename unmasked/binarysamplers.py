@@ -122,7 +122,7 @@ class ArmsBernoulli(_Coupled):
 
     def _uniform(
         self, noise: Float[Tensor, "draws batch features"]
-    ) -> Float[Tensor, "draws batch features"]:
+    ) -> Float[Tensor, "masks batch features"]:
         """K uniform numbers for each feature, coupled."""
         if self.coupling == "independent":
             return noise

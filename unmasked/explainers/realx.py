@@ -77,14 +77,14 @@ class RealX(Priced):
         selector's, which are rare among random masks of many features. Each λ then has a
         predictor of its own, and the selector must be without BatchNorm.
     search : "auto" (default) searches for the best sets of features under a predictor that has
-        not seen the rows, wherever it can: for tables with the default masker, no selector of your
-        own, no ``sampler``, ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
-        that is a `SetMLP` with bins, if any is given. A tree that asks only about features which it shows
-        then decides (``choice_`` is "context"): it cannot give anything away. Where that is worth
-        at least three prices of a feature less, at the lowest price, the set is looked for that
-        brings each row's prediction nearest to that from everything ("row"). False trains a
-        selector by gradients, as the paper does; True refuses what cannot be searched, "context"
-        and "row" too, which decide between the two.
+        not seen the rows, wherever it can: for tables with the default masker, no selector or
+        sampler of your own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
+        that is a `SetMLP` with bins, if any is given. A tree that asks only about features which
+        it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
+        is worth at least three prices of a feature less, at the lowest price, the set is looked
+        for that brings each row's prediction nearest to that from everything ("row"). False
+        trains a selector by gradients, as the paper does; True refuses what cannot be searched,
+        "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
         no tree shows, as long as held-out rows are predicted as well without them. Of more than
         200 it looks at the 200 with the largest second moments. ``dropped_`` names them all.
