@@ -278,7 +278,7 @@ def test_only_masks_of_0_and_1_are_asked_about(sampler: BernoulliSampler) -> Non
     gradients(sampler, LOGITS["moderate"], noise(sampler, 4, 50), value)
     assert {float(v) for masks in asked for v in masks.unique()} == {0.0, 1.0}
     assert not any(masks.requires_grad for masks in asked)
-    flips = getattr(sampler, "flips", None) or 4
+    flips = getattr(sampler, "flips", None) or 4  # features
     others = flips if isinstance(sampler, LocalExpectation) else getattr(sampler, "draws", 2) - 1
     assert [tuple(masks.shape) for masks in asked] == [(1, 50, 4), (others, 50, 4)]
 
@@ -292,22 +292,23 @@ def test_a_row_does_not_feel_the_other_rows(sampler: BernoulliSampler) -> None:
     assert torch.equal(together.others[:, 2:3], alone.others)
 
 
-@pytest.mark.parametrize("flips", [None, 1, 3, 10])
+@pytest.mark.parametrize("flips", [None, 1, 3, 4, 10])
 def test_each_question_of_local_expectation_flips_one_feature(flips: int | None) -> None:
     sampler = LocalExpectation(flips)
     a = torch.randn(200, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     draw = sampler.draw(a, noise(sampler, 4, 200), 0.1)
     assert bool(((draw.mask - draw.others).abs().sum(-1) == 1).all())
-    if flips is None:
+    if flips not in (1, 3):  # each feature once
+        assert len(draw.others) == 4
         assert bool(((draw.mask - draw.others).abs().sum(0) == 1).all())
 
 
 def test_flips_go_to_features_in_proportion_to_how_undecided_they_are() -> None:
     """Equal steps: each feature gets its share of the flips, rounded up or down."""
-    sampler, a = LocalExpectation(5), torch.tensor([[0.0, 1.0, -3.0, 8.0]], dtype=torch.float64)
-    p = torch.sigmoid(a)
+    a = torch.tensor([[0.0, 1.0, -3.0, 8.0, 0.2, -0.4, 2.0]], dtype=torch.float64)
+    sampler, p = LocalExpectation(5), torch.sigmoid(a)
     share = 5 * p * (1 - p) / (p * (1 - p)).sum()
-    draw = sampler.draw(a.expand(2000, -1), noise(sampler, 4, 2000), 0.1)
+    draw = sampler.draw(a.expand(2000, -1), noise(sampler, 7, 2000), 0.1)
     count = (draw.mask - draw.others).abs().sum(0)  # (rows, features)
     rounding = 1e-9
     assert bool((count >= torch.floor(share - rounding)).all())

@@ -160,10 +160,10 @@ class LocalExpectation(BernoulliSampler):
 
         ĝ_j = p_j (1 - p_j) (h(s with j shown) - h(s with j hidden))
 
-    flips : how many features of a row are flipped; None flips each once, at as many questions to
-        the predictor as there are features. Otherwise features are drawn in proportion to
-        w_j = p_j (1 - p_j), by equal steps from a random start: one that is as good as decided is
-        seldom asked about. Each flip then counts Σ w / flips instead of w_j.
+    flips : how many features of a row are flipped, at most; None flips each. Where there are more
+        features, they are drawn in proportion to w_j = p_j (1 - p_j), by equal steps from a random
+        start: one that is as good as decided is seldom asked about. Each flip then counts
+        Σ w / flips instead of w_j.
     """
 
     flips: int | None = None
@@ -173,7 +173,7 @@ class LocalExpectation(BernoulliSampler):
             raise InputError(f"flips must be a whole number above 0 or None but is {self.flips!r}.")
 
     def noise_shape(self, features: int) -> tuple[int, int]:
-        return 1, features + (self.flips is not None)
+        return 1, features + (not self._flips_each(features))
 
     def draw(
         self,
@@ -183,11 +183,14 @@ class LocalExpectation(BernoulliSampler):
     ) -> Draw:
         features = logits.shape[-1]
         mask = (noise[0, :, :features] < torch.sigmoid(logits)).to(logits.dtype)
-        if self.flips is None:
+        if self._flips_each(features):
             one = torch.eye(features, dtype=mask.dtype, device=mask.device).unsqueeze(1)
         else:
             one = self._chosen(_spread(logits.detach()), noise[0, :, features:])
         return Draw(mask, (mask - one).abs())  # (flips, batch, features)
+
+    def _flips_each(self, features: int) -> bool:
+        return self.flips is None or self.flips >= features
 
     def _chosen(
         self, weight: Float[Tensor, "batch features"], start: Float[Tensor, "batch 1"]
@@ -209,8 +212,8 @@ class LocalExpectation(BernoulliSampler):
         others: Float[Tensor, "draws batch"],
     ) -> Float[Tensor, " batch"]:
         weight = _spread(logits.detach())
-        if self.flips is not None:
-            weight = weight.sum(-1, keepdim=True) / self.flips
+        if not self._flips_each(logits.shape[-1]):
+            weight = weight.sum(-1, keepdim=True) / len(draw.others)
         # shown less hidden is what was drawn less what was flipped, in one sign or the other
         turned = draw.mask - draw.others  # (draws, batch, features): ±1 where flipped
         gain = torch.einsum("nb,nbf->bf", value - others.detach(), turned)
