@@ -13,7 +13,8 @@ estimates the gradient many times. Given are the total variance of one estimate 
 (the mean of m independent estimates has 1/m of the variance at m times the cost), with REBAR as 1;
 and z, the mean square of what the
 estimates' mean is off in standard errors: 1 where a sampler is unbiased (of coordinates whose
-standard error is known, from a hundred and more effective draws).
+standard error is known, from a hundred and more effective draws). Where there are more features
+(S3 with 100, and drawn films of 8 × 8 superpixels under a convolutional predictor) variance alone.
 
 Second part: ``RealX(search=False, sampler=…)`` at one λ, same rows, same steps, same predictor
 (which learns from the same random masks whatever the sampler). The objective is mean
@@ -30,6 +31,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +40,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, softplus
 
-from unmasked import MLP, RealX, Token, Training, UniformSize, methods
+from unmasked import CNN, MLP, EvalX, RealX, Superpixels, Training
 from unmasked.binarysamplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
-from unmasked.data import synthetic
-from unmasked.engine import Data, Settings, fit
+from unmasked.data import phantom, synthetic
+from unmasked.data.phantom import truth_of_superpixels
+from unmasked.masking import Masker
 from unmasked.objectives import log_likelihood
 from unmasked.samplers import BernoulliSampler, RebarBernoulli, ScoreBernoulli
 
@@ -70,7 +73,9 @@ TRAINED = (
 STAGES = {"early": (0.0, 0.3), "middle": (1.0, 1.0), "late": (5.0, 1.0)}
 """Logits: so far towards the truth, and so much normal noise."""
 FEATURES, TEST_SEED, TESTED = 11, 100_000, 10_000
-_ROWS_AT_ONCE = 4_000
+_NUMBERS_AT_ONCE = 200_000
+WIDE = "-100"
+"""What the name of a set ends in where it has 100 features."""
 
 
 def questions(sampler: BernoulliSampler, features: int = FEATURES) -> int:
@@ -89,37 +94,27 @@ def passes(sampler: BernoulliSampler, features: int = FEATURES) -> int:
 # ---------------------------------------------------------------------- variance and bias
 
 
-def predictor(name: str, seed: int, epochs: int | None) -> nn.Module:
-    """log q(y | what is shown), learned from random masks of 10,000 rows."""
-
-    def rows(count: int, own: int) -> Data:
-        drawn = synthetic(name, count, own)
-        return Data(torch.from_numpy(drawn.x).float(), one_hot(torch.from_numpy(drawn.y), 2))
-
-    learner = methods.eval_x(Token(), UniformSize(), MLP((200, 200)))
-    training, settings = Training(epochs=epochs), Settings((0.0,), (seed,))
-    data = rows(10_000, seed), rows(2_000, TEST_SEED - 1 - seed)
-    trained = fit(learner, settings, *data, training, device="cpu", show=False)
-    return trained.predictors[0].double()
-
-
+@dataclass(frozen=True)
 class Row:
     """The value of the masks of one row."""
 
-    def __init__(self, network: nn.Module, x: Tensor, target: Tensor) -> None:
-        self.network, self.x, self.target = network, x, target
+    network: nn.Module
+    masker: Masker
+    x: Tensor  # (columns,)
+    target: Tensor  # (classes,)
 
     def __call__(self, masks: Tensor) -> Tensor:
         """Masks (…, features) -> log q(y | x_s) (…)."""
-        x = self.x.expand(masks.shape)
-        logits = self.network(torch.cat([x * masks, masks], -1))
-        return log_likelihood(logits, self.target.expand_as(logits))
+        flat = masks.reshape(-1, masks.shape[-1])
+        shown = self.masker(self.x.expand(len(flat), -1), flat)
+        logits = self.network(shown)
+        return log_likelihood(logits, self.target.expand_as(logits)).reshape(masks.shape[:-1])
 
     def exact(self, logits: Tensor) -> Tensor:
         """∇ Σ_s p(s) h(s) over all masks, (features,)."""
-        a = logits.clone().requires_grad_()
-        number = torch.arange(2**FEATURES).unsqueeze(1)
-        masks = ((number >> torch.arange(FEATURES)) & 1).double()
+        a, features = logits.clone().requires_grad_(), len(logits)
+        number = torch.arange(2**features).unsqueeze(1)
+        masks = ((number >> torch.arange(features)) & 1).double()
         chance = (masks * a - softplus(a)).sum(1).exp()
         with torch.no_grad():
             values = self(masks)
@@ -130,58 +125,89 @@ class Row:
         self, sampler: BernoulliSampler, logits: Tensor, draws: int, source: torch.Generator
     ) -> Tensor:
         """Independent estimates of the same, (draws, features)."""
-        found, (count, width) = [], sampler.noise_shape(FEATURES)
-        for start in range(0, draws, _ROWS_AT_ONCE):
-            some = min(_ROWS_AT_ONCE, draws - start)
+        found, (count, width) = [], sampler.noise_shape(len(logits))
+        size = max(1, _NUMBERS_AT_ONCE // (len(self.x) * questions(sampler, len(logits))))
+        for start in range(0, draws, size):
+            some = min(size, draws - start)
             noise = torch.rand(count, some, width, dtype=torch.float64, generator=source)
             a = logits.repeat(some, 1).requires_grad_()
             found += torch.autograd.grad(sampler(a, self, noise).sum(), a)
         return torch.cat(found)
 
 
+def problem(name: str, seed: int, rows: int, epochs: int | None) -> tuple[list[Row], Any]:
+    """Rows under a predictor that learned from random masks, and which features made them."""
+    options = {"device": "cpu", "progress": False, "random_state": seed}
+    if name == "films":
+        learn, test = phantom(1_000, 32, seed), phantom(rows, 32, TEST_SEED + seed)
+        truth = truth_of_superpixels(test.truth, 8)
+        judge = EvalX(
+            CNN((8, 16, 32)),
+            masker=Superpixels(8),
+            training=Training(epochs=epochs or 20),
+            **options,
+        )
+        judge.fit(learn.x, learn.y)
+    else:
+        noise_features = 89 if name.endswith(WIDE) else 0
+        drawn = [
+            synthetic(name.removesuffix(WIDE), count, own, noise_features=noise_features)
+            for count, own in ((10_000, seed), (rows, TEST_SEED + seed))
+        ]
+        truth, test = drawn[1].truth, drawn[1]
+        judge = EvalX(MLP((200, 200)), training=Training(epochs=epochs), **options)
+        judge.fit(drawn[0].x, drawn[0].y)
+    x = torch.from_numpy(judge._matrix(test.x)).double()
+    target = one_hot(torch.from_numpy(test.y), 2).double()
+    network = judge.predictor_.double().requires_grad_(False)
+    return [Row(network, judge.masker_, *pair) for pair in zip(x, target, strict=True)], truth
+
+
 def accuracy(name: str, seed: int, rows: int, draws: int, epochs: int | None) -> list[Any]:
     """Variance and bias of each sampler in each stage of training, over rows of one set."""
-    network = predictor(name, seed, epochs).requires_grad_(False)
-    test, random = synthetic(name, rows, TEST_SEED + seed), np.random.default_rng(seed)
-    found = []
+    (values, truth), random = problem(name, seed, rows, epochs), np.random.default_rng(seed)
+    features, found = truth.shape[1], []
     for stage, (towards, spread) in STAGES.items():
-        towards_truth = towards * (2.0 * test.truth - 1)
-        logits = torch.from_numpy(towards_truth + spread * random.standard_normal(test.x.shape))
-        values = [
-            Row(network, torch.from_numpy(x).double(), one_hot(torch.tensor(int(y)), 2).double())
-            for x, y in zip(test.x, test.y, strict=True)
-        ]
-        truth = [value.exact(own) for value, own in zip(values, logits, strict=True)]
-        length = float(torch.stack([own.square().sum() for own in truth]).mean())
+        noisy = towards * (2.0 * truth - 1) + spread * random.standard_normal(truth.shape)
+        logits = torch.from_numpy(noisy)
+        exact = None
+        if features <= FEATURES:
+            exact = [value.exact(own) for value, own in zip(values, logits, strict=True)]
         for method, sampler in SAMPLERS.items():
-            if sampler == LocalExpectation(16):  # all of 11
-                continue
+            if isinstance(sampler, LocalExpectation) and features <= (sampler.flips or 0):
+                continue  # the same as all
             source, variance, off = torch.Generator().manual_seed(seed), [], []
             begun = time.perf_counter()
-            for value, own, exact in zip(values, logits, truth, strict=True):
+            for i, (value, own) in enumerate(zip(values, logits, strict=True)):
                 samples = value.estimates(sampler, own, draws, source)
                 variance.append(float(samples.var(0).sum()))
-                error = samples.std(0) / draws**0.5
-                # the error of what hardly ever happens is itself not known from few draws
-                square = (samples - samples.mean(0)).square()
-                known = square.sum(0) ** 2 >= 100 * square.square().sum(0).clamp_min(1e-300)
-                off.append(((samples.mean(0) - exact)[known] / error[known]).square())
+                if exact is not None:
+                    off.append(off_by(samples, exact[i]))
+            squares = torch.cat(off) if off else torch.zeros(0)
             found.append(
                 {
                     "name": name,
                     "seed": seed,
                     "stage": stage,
                     "method": method,
-                    "questions": questions(sampler),
-                    "passes": passes(sampler),
+                    "questions": questions(sampler, features),
+                    "passes": passes(sampler, features),
                     "variance": float(np.mean(variance)),
-                    "exact": length,
-                    "z": float(torch.cat(off).sum() / max(1, torch.cat(off).numel())),
-                    "coordinates": int(torch.cat(off).numel()),
+                    "z": float(squares.sum()) / max(1, len(squares)),
+                    "coordinates": len(squares),
                     "seconds": time.perf_counter() - begun,
                 }
             )
     return found
+
+
+def off_by(samples: Tensor, exact: Tensor) -> Tensor:
+    """How far the mean is off in standard errors, squared, where these are known."""
+    error = samples.std(0) / len(samples) ** 0.5
+    # the error of what hardly ever happens is itself not known from few draws
+    square = (samples - samples.mean(0)).square()
+    known = square.sum(0) ** 2 >= 100 * square.square().sum(0).clamp_min(1e-300)
+    return ((samples.mean(0) - exact)[known] / error[known]).square()
 
 
 def accuracy_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -203,10 +229,8 @@ def accuracy_table(rows: Sequence[dict[str, Any]]) -> str:
             cells.append(np.mean([cost(row) for row in here if row["method"] == method]) / first)
         figures = " | ".join(f"{cell:.2g}" for cell in cells)
         weight = [row["coordinates"] for row in own]
-        z = np.average([row["z"] for row in own], weights=weight)
-        lines.append(
-            f"| {method} | {own[0]['questions']} | {own[0]['passes']} | {figures} | {z:.2f} |"
-        )
+        z = f"{np.average([row['z'] for row in own], weights=weight):.2f}" if sum(weight) else ""
+        lines.append(f"| {method} | {own[0]['questions']} | {own[0]['passes']} | {figures} | {z} |")
     return "\n".join(lines)
 
 
@@ -312,7 +336,8 @@ class Kept:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", default="S1,S2,S3")
-    parser.add_argument("--parts", default="accuracy,training")
+    parser.add_argument("--wide", default="S3-100,films", help="in the first part, not enumerated")
+    parser.add_argument("--parts", default="accuracy,wide,training")
     parser.add_argument("--test-rows", type=int, default=8, help="rows in the first part")
     parser.add_argument("--draws", type=int, default=4_000, help="estimates for each of them")
     parser.add_argument("--methods", default=";".join(TRAINED), help="trained, apart by ;")
@@ -327,15 +352,24 @@ def main() -> None:
     torch.set_num_threads(1)
     begun_at = commit()
     measured, trained = Kept(args.out, "accuracy.jsonl"), Kept(args.out, "training.jsonl")
+    wide = Kept(args.out, "wide.jsonl")
+    seed, rows, draws = args.first_seed, args.test_rows, args.draws
     for name in args.sets.split(",") if "accuracy" in args.parts else ():
-        if not measured.has(name=name, seed=args.first_seed):
-            measured.add(accuracy(name, args.first_seed, args.test_rows, args.draws, args.epochs))
+        if not measured.has(name=name, seed=seed):
+            measured.add(accuracy(name, seed, rows, draws, args.epochs))
+    for name in args.wide.split(",") if "wide" in args.parts else ():
+        if not wide.has(name=name, seed=seed):
+            wide.add(accuracy(name, seed, max(1, rows // 2), draws // 16, args.epochs))
     for seed in range(args.first_seed, args.first_seed + args.seeds):
         for name in args.sets.split(",") if "training" in args.parts else ():
             for method in args.methods.split(";"):
                 if not trained.has(name=name, method=method, seed=seed):
                     trained.add([train(name, method, seed, args)])
-    parts = [(accuracy_table, measured.rows), (training_table, trained.rows)]
+    parts = [
+        (accuracy_table, measured.rows),
+        (accuracy_table, wide.rows),
+        (training_table, trained.rows),
+    ]
     text = "\n\n".join(table(rows) for table, rows in parts if rows)
     print(text)
     if args.out:
@@ -345,8 +379,8 @@ def main() -> None:
             "hardware": f"{platform.processor() or platform.machine()}, one core",
             "torch": torch.__version__,
         }
-        rows = {"accuracy": measured.rows, "training": trained.rows}
-        (args.out / "results.json").write_text(json.dumps({**facts, **rows}, indent=1) + "\n")
+        found = {"accuracy": measured.rows, "wide": wide.rows, "training": trained.rows}
+        (args.out / "results.json").write_text(json.dumps({**facts, **found}, indent=1) + "\n")
         (args.out / "table.md").write_text(text + "\n")
 
 
