@@ -13,6 +13,7 @@ install_import_hook(
         "unmasked.masking",
         "unmasked.masklaws",
         "unmasked.samplers",
+        "unmasked.binarysamplers",
         "unmasked.objectives",
     ],
     "beartype.beartype",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from unmasked.binarysamplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
 from unmasked.errors import InputError
 from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.networks import ACTIVATIONS, MLP, NORMALISATIONS, build, check_shapes
@@ -20,7 +21,16 @@ COLUMNS, CLASSES, BATCH = 4, 3, 32
 MASKERS = {"token": Token(), "zero": Zero(), "groups": Groups((0, 1, 1, 2))}
 each_masker = pytest.mark.parametrize("masker", MASKERS.values(), ids=MASKERS.keys())
 each_sampler = pytest.mark.parametrize(
-    "sampler", [RebarBernoulli(), ScoreBernoulli(), ConcreteTopK(2, 0.5)], ids=repr
+    "sampler",
+    [
+        RebarBernoulli(),
+        ScoreBernoulli(),
+        ConcreteTopK(2, 0.5),
+        DisarmBernoulli(),
+        ArmsBernoulli(),
+        LocalExpectation(2),
+    ],
+    ids=repr,
 )
 
 

@@ -11,11 +11,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from unmasked.engine import Training
 from unmasked.networks import MLP, Factory, SetMLP
+from unmasked.samplers import BernoulliSampler, RebarBernoulli
 
 NETWORK = SetMLP(inner=16, embedding=128, activation="gelu", bins=True)
 """What learns from random masks of a table."""
 TRAINING = Training(learning_rate=1e-2, weight_decay=0.3)
 """How `NETWORK` is trained."""
+SAMPLER: BernoulliSampler = RebarBernoulli()
+"""What a selector learns by, where one is trained."""
 MEMBERS = 4
 """Networks whose mean predicts."""
 NARROW, SCREENED = 30, 200

@@ -5,6 +5,7 @@ gradient is the part of the estimate of ∇ E[value(s)] that does not flow throu
 sampled mask itself), what showing costs, and which mask it stands for at test time.
 
 Every setting has a *level*: the price λ for Bernoulli samplers, the number k for `ConcreteTopK`.
+Here are the paper's; those that ask about 0/1 masks alone are in `binarysamplers`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -106,7 +107,7 @@ class Sampler(ABC):
         return own + carrier - carrier.detach()
 
 
-class _Bernoulli(Sampler):
+class BernoulliSampler(Sampler):
     """Independent selections, P(s = 1) = σ(logit); λ times the *fraction* shown is charged."""
 
     def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
@@ -115,6 +116,7 @@ class _Bernoulli(Sampler):
     def price(self, fraction: Float[Tensor, ""], level: Level) -> Float[Tensor, ""]:
         return level * fraction
 
+    @final  # a saved selector is read without knowing what trained it
     def select(
         self, logits: Float[Tensor, "batch features"], level: Level
     ) -> Float[Tensor, "batch features"]:
@@ -129,7 +131,7 @@ def log_probability(
 
 
 @dataclass(frozen=True)
-class RebarBernoulli(_Bernoulli):
+class RebarBernoulli(BernoulliSampler):
     """Independent Bernoulli selections with the REBAR gradient (Tucker et al., 2017).
 
     With logit a, u and v uniform and σ the logistic function::
@@ -181,7 +183,7 @@ class RebarBernoulli(_Bernoulli):
 
 
 @dataclass(frozen=True)
-class ScoreBernoulli(_Bernoulli):
+class ScoreBernoulli(BernoulliSampler):
     """Independent Bernoulli selections with the score-function gradient (REINFORCE).
 
     ::

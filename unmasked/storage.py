@@ -24,11 +24,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from unmasked.binarysamplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
 from unmasked.errors import InputError, MissingExtra, OutputError, SavedError
 from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
 from unmasked.masking import Groups, Masker, Token, Zero
 from unmasked.masklaws import Bernoulli, MaskLaw, Patches, UniformSize
 from unmasked.networks import MLP, Factory, SetMLP
+from unmasked.samplers import BernoulliSampler, RebarBernoulli, ScoreBernoulli
 from unmasked.superpixels import Blur, ImageMean, Superpixels
 
 FORMAT, VERSION = "unmasked", 2
@@ -36,6 +38,10 @@ _CONFIG, _WEIGHTS = "config.json", "weights.safetensors"
 CLASSIFIER = "estimator.skops"
 _NETWORKS: dict[str, Any] = {
     kind.__name__: kind for kind in (MLP, SetMLP, CNN, UNet, DenseNet121, MonaiUNet)
+}
+_SAMPLERS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (RebarBernoulli, ScoreBernoulli, DisarmBernoulli, ArmsBernoulli, LocalExpectation)
 }
 _TRUSTED = ("sklearn", "numpy", "scipy")  # packages whose classes a saved classifier may hold
 
@@ -208,6 +214,25 @@ def law_from(config: dict[str, Any]) -> MaskLaw | None:
     if config["kind"] == "Patches":
         return Patches(tuple(config["grid"]), tuple(config["widths"]))
     return UniformSize() if config["kind"] == "UniformSize" else None
+
+
+def sampler_config(sampler: BernoulliSampler | None) -> dict[str, Any] | None:
+    """A sampler as plain values; None for the default."""
+    if sampler is None:
+        return None
+    if type(sampler) in _SAMPLERS.values():
+        return {"kind": type(sampler).__name__, **asdict(sampler)}  # type: ignore[call-overload]
+    return {"kind": "custom", "name": type(sampler).__name__}
+
+
+def sampler_from(config: dict[str, Any] | None) -> BernoulliSampler | None:
+    """The inverse of `sampler_config`; None for a custom one, which explaining does not need."""
+    if config is None or config["kind"] not in _SAMPLERS:
+        return None
+    made: BernoulliSampler = _SAMPLERS[config["kind"]](
+        **{name: value for name, value in config.items() if name != "kind"}
+    )
+    return made
 
 
 def network_config(network: nn.Module | Factory) -> dict[str, Any]:

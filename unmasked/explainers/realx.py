@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -25,15 +25,16 @@ from unmasked.explainers.base import Explainer, Fitted
 from unmasked.explainers.priced import Priced
 from unmasked.explainers.searching import Judged, PerRow, Round, Search
 from unmasked.explanation import Explanation
-from unmasked.masking import Masker, Token
-from unmasked.masklaws import MaskLaw
-from unmasked.networks import Factory, SetMLP, TableSet, build
+from unmasked.masking import Masker, Token, Zero
+from unmasked.masklaws import Bernoulli, MaskLaw
+from unmasked.networks import MLP, Factory, SetMLP, TableSet, build
+from unmasked.samplers import BernoulliSampler, RebarBernoulli
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
 from unmasked.search.find import KINDS, Kind
 from unmasked.search.narrow import Part, PartPredictor, PartSelector
 from unmasked.search.values import SetPredictor, of_size
-from unmasked.storage import load_weights
+from unmasked.storage import load_weights, sampler_config, sampler_from
 from unmasked.targets import Targets
 
 _SEARCHES = ("auto", "context", "row")
@@ -76,14 +77,14 @@ class RealX(Priced):
         selector's, which are rare among random masks of many features. Each λ then has a
         predictor of its own, and the selector must be without BatchNorm.
     search : "auto" (default) searches for the best sets of features under a predictor that has
-        not seen the rows, wherever it can: for tables with the default masker, no selector of your
-        own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor that is a
-        `SetMLP` with bins, if any is given. A tree that asks only about features which it shows
-        then decides (``choice_`` is "context"): it cannot give anything away. Where that is worth
-        at least three prices of a feature less, at the lowest price, the set is looked for that
-        brings each row's prediction nearest to that from everything ("row"). False trains a
-        selector by gradients, as the paper does; True refuses what cannot be searched, "context"
-        and "row" too, which decide between the two.
+        not seen the rows, wherever it can: for tables with the default masker, no selector or
+        sampler of your own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
+        that is a `SetMLP` with bins, if any is given. A tree that asks only about features which
+        it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
+        is worth at least three prices of a feature less, at the lowest price, the set is looked
+        for that brings each row's prediction nearest to that from everything ("row"). False
+        trains a selector by gradients, as the paper does; True refuses what cannot be searched,
+        "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
         no tree shows, as long as held-out rows are predicted as well without them. Of more than
         200 it looks at the 200 with the largest second moments. ``dropped_`` names them all.
@@ -91,6 +92,9 @@ class RealX(Priced):
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or
         for superpixels of a grid `Patches`.
+    sampler : what a trained selector learns by: by default the paper's `RebarBernoulli`, or
+        `ArmsBernoulli`, `DisarmBernoulli`, `LocalExpectation` (of ``unmasked.binarysamplers``),
+        which ask the predictor about 0/1 masks alone.
     training : options, see `Training`.
     restarts : how often to train each setting, from other seeds, all in one program; the one with
         the best objective on validation rows is kept. A selector can settle in a selection that
@@ -146,6 +150,7 @@ class RealX(Priced):
         masker: Masker | None = None,
         groups: GroupSpec | None = None,
         mask_law: MaskLaw | None = None,
+        sampler: BernoulliSampler | None = None,
         training: Training | None = None,
         restarts: int = 1,
         validation: float = 0.2,
@@ -168,6 +173,7 @@ class RealX(Priced):
         self.masker = masker
         self.groups = groups
         self.mask_law = mask_law
+        self.sampler = sampler
         self.training = training
         self.restarts = restarts
         self.validation = validation
@@ -176,6 +182,33 @@ class RealX(Priced):
         self.checkpoint = checkpoint
         self.progress = progress
         self.random_state = random_state
+
+    @classmethod
+    def paper(cls, **options: Any) -> Self:
+        """Algorithm 1 as the paper runs it on tables; ``options`` replace any of its settings.
+
+        Zeros for what is hidden, Bernoulli(½) random masks, REBAR at temperature 0.1, Adam at 1e-4
+        and the λ of the largest accuracy; where the paper is silent, as the preset "paper" of
+        `unmasked reproduce` (its networks, a batch of 1,000, L2).
+
+        >>> RealX.paper(sparsity=0.1).sampler
+        RebarBernoulli(temperature=0.1)
+        """
+        settings: dict[str, Any] = {
+            "choose": "accuracy",
+            "selector": MLP((200, 200, 200), "relu", None, "glorot"),
+            "predictor": MLP((200, 200), "relu", "batch", "glorot"),
+            "search": False,
+            "masker": Zero(),
+            "mask_law": Bernoulli(0.5),
+            "sampler": RebarBernoulli(0.1),
+            "training": replace(Training.paper(), l2=1e-3, validate_every=10),
+        }
+        return cls(**{**settings, **options})
+
+    @property
+    def _sampler(self) -> BernoulliSampler:
+        return defaults.SAMPLER if self.sampler is None else self.sampler
 
     def _method(self) -> Method:
         return methods.real_x(
@@ -297,6 +330,11 @@ class RealX(Priced):
         for name in ("predictor_first", "exchange"):
             if getattr(self, name):
                 return f"search is instead of {name}, so choose one of the two."
+        if self.sampler is not None:
+            return (
+                "search trains no selector that could learn by a sampler, but came with sampler="
+                f"{self.sampler!r}; leave one of the two out."
+            )
         if self.restarts != 1:
             return (
                 f"search trains no selector that could be restarted, but restarts is "
@@ -323,6 +361,11 @@ class RealX(Priced):
 
     def _check_parts(self) -> None:
         super()._check_parts()
+        if self.sampler is not None and not isinstance(self.sampler, BernoulliSampler):
+            raise InputError(
+                "sampler must be a BernoulliSampler, such as ArmsBernoulli(), but is "
+                f"{self.sampler!r}; leave it out for the default."
+            )
         if not isinstance(self.search, bool) and self.search not in _SEARCHES:
             raise InputError(
                 f"search must be True, False or one of {', '.join(_SEARCHES)} but is "
@@ -351,10 +394,16 @@ class RealX(Priced):
         }
 
     def _config(self) -> dict[str, Any]:
-        return {**super()._config(), "dropped": self.dropped_, "decided": self.decided_}
+        return {
+            **super()._config(),
+            "sampler": sampler_config(self.sampler),
+            "dropped": self.dropped_,
+            "decided": self.decided_,
+        }
 
     def _restore(self, config: dict[str, Any], masker: Masker | None) -> None:
         super()._restore(config, masker)
+        self.sampler = sampler_from(config.get("sampler"))
         self.choice_, self.rounds_ = None, []
         self.dropped_, self.decided_ = config.get("dropped", []), config.get("decided", "")
 
