@@ -157,6 +157,7 @@ def test_a_killed_search_goes_on_to_the_same_bits(narrow, monkeypatch, tmp_path)
     monkeypatch.setattr(
         searching.Search, "_kept", lambda self, learned, first: learned.part.features[:-6]
     )
+    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: True)
     whole = RealX(search=True, **QUICK).fit(X, y)
     assert len(whole.rounds_) > 1
     learn = searching.Search._learn

@@ -86,8 +86,8 @@ class RealX(Priced):
         trains a selector by gradients, as the paper does; True refuses what cannot be searched,
         "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
-        no tree shows, as long as held-out rows are predicted as well without them. Of more than
-        200 it looks at the 200 with the largest second moments. ``dropped_`` names them all.
+        no tree shows, as long as held-out rows are surely predicted better without them. Of more
+        than 200 it looks at the 200 with the largest second moments. ``dropped_`` names them all.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or

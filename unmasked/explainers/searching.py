@@ -86,10 +86,10 @@ class Learned:
         """Whether Ctrl-C ended their training."""
         return self.trained.interrupted
 
-    def worse_than(self, other: Learned) -> bool:
-        """Whether they know less of held-out rows, by more than one standard error."""
-        lost = other.logliks - self.logliks
-        return bool(lost.mean() > lost.std() / np.sqrt(len(lost)))
+    def better_than(self, other: Learned) -> bool:
+        """Whether they know more of held-out rows, by more than one standard error."""
+        gained = self.logliks - other.logliks
+        return bool(gained.mean() > gained.std() / np.sqrt(len(gained)))
 
 
 @dataclass(frozen=True)
@@ -206,18 +206,21 @@ class Search:
         return Searched(learned, found, told)
 
     def _narrowed(self, learned: Learned, told: list[Round]) -> Learned:
-        """Drop features and learn again, as long as nothing is lost by it; add what was done."""
-        best, first = learned, True
+        """Drop features and learn again, as long as that helps; add what was done to ``told``.
+
+        Useless columns are noise to a network, which surely knows more without them. Where it does
+        not, they may be of use: dropping what merely is not missed loses a little in each round.
+        """
+        first = True
         while len(told) < self.rounds and not learned.interrupted:
             kept = self._kept(learned, first=first)
             if not kept or len(kept) > _MOST_STAY * len(learned.part.features):
                 break
             fewer = self._probe(Part.of(kept, self.columns.index), len(told) + 1)
-            if fewer.worse_than(best) and not fewer.interrupted:
-                break  # something was dropped that is needed
+            if not fewer.better_than(learned) and not fewer.interrupted:
+                break
             told.append(Round(len(learned.part.features), len(kept), learned.loglik))
             learned, first = fewer, False
-            best = max(best, learned, key=lambda own: own.loglik)
         return learned
 
     def _probe(self, part: Part, number: int) -> Learned:

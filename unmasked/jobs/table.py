@@ -459,8 +459,8 @@ def _summary(explanation: Explanation, scores: Scores, target: str, explainer: R
         text.append(f"{explainer.decided_} {_CHOICES[explainer.choice_]}")
     if explainer.dropped_:
         text.append(
-            f"{len(explainer.dropped_):,} features were dropped before the search, as nothing "
-            f"was lost without them: {some(explainer.dropped_, 200)}."
+            f"{len(explainer.dropped_):,} features were dropped before the search, screened out or "
+            f"because networks know more without them: {some(explainer.dropped_, 200)}."
         )
     if not explanation.masks.any():
         text.append("Nothing is shown in any row: the price λ is too high for this table.")
