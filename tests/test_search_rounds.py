@@ -85,13 +85,13 @@ def test_screening_finds_products_and_squares_among_many_columns(name):
     """10,000 rows: no true feature is lost with 600 columns, x1 and x2 of S1 neither."""
     rows = synthetic(name, 10_000, seed=2, noise_features=589)
     scores = second_moments(torch.from_numpy(rows.x).float(), torch.eye(2)[rows.y])
-    kept = best_features(scores, range(600), 100)
+    kept = best_features(scores, range(600))[:100]
     assert set(np.flatnonzero(rows.truth.any(0))) <= set(kept)
 
 
 def test_a_feature_is_as_good_as_its_best_column():
-    assert best_features(torch.tensor([0.0, 9.0, 1.0, 5.0, 0.0, 2.0]), INDEX, 2) == [1, 2]
-    assert best_features(torch.zeros(6), INDEX, 9) == [0, 1, 2, 3]
+    assert best_features(torch.tensor([0.0, 9.0, 1.0, 5.0, 0.0, 2.0]), INDEX) == [1, 2, 3, 0]
+    assert best_features(torch.zeros(6), INDEX) == [0, 1, 2, 3]
 
 
 def test_all_features_are_hidden_in_the_end():
@@ -187,3 +187,13 @@ def test_a_very_wide_table_is_screened_first(monkeypatch):
     explainer = RealX(search=True, **QUICK).fit(X, y)
     assert explainer.rounds_[0] == searching.Round(31, 12, None)
     assert len(explainer.dropped_) >= 31 - 12
+    part = 31 - len(explainer.dropped_)
+    explanation = explainer.explain(X, k=part + 3)  # more than took part: dropped ones follow
+    assert (explanation.sizes == part + 3).all()
+    always = explanation.masks.all(0)
+    assert set(explainer.dropped_[:3]) <= {
+        n for n, own in zip(X.columns, always, strict=True) if own
+    }
+    last = explanation.probabilities.argsort(1)[0][::-1][part : part + 3]
+    assert [explanation.feature_names[i] for i in last] == explainer.dropped_[:3]
+    assert ((explanation.probabilities > 0.5) == explanation.masks).all()

@@ -87,7 +87,8 @@ class RealX(Priced):
         "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
         no tree shows, as long as held-out rows are surely predicted better without them. Of more
-        than 200 it looks at the 200 with the largest second moments. ``dropped_`` names them all.
+        than 200 it looks at the 200 with the largest second moments. ``dropped_`` names them all,
+        those first that screening likes best.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or
@@ -239,12 +240,11 @@ class RealX(Priced):
                 levels, searched.selectors(self.choice_, features), strict=True
             )
         ]
-        kept = set(learned.part.features)
-        self.dropped_ = [name for i, name in enumerate(self.columns_.features) if i not in kept]
+        self.dropped_ = [self.columns_.features[i] for i in searched.dropped]
         self._learned(learned.trained, targets)
         self.decided_ = (
             f"{_KINDS[self.choice_]} {len(learned.predictor.members)} networks that learned from "
-            f"{train.rows:,} rows and {len(kept):,} of {features:,} features"
+            f"{train.rows:,} rows and {len(learned.part.features):,} of {features:,} features"
             f"{', from labels softened by boosting' if learned.train is not train else ''}."
         )
         return [max(learned.trained.epochs)] * len(levels)
@@ -289,7 +289,7 @@ class RealX(Priced):
         return found
 
     def _of_size(self, X: Table, k: int) -> Explanation:
-        """Search for the best k features of each row, of those that were not dropped."""
+        """Search for the best k features of each row; dropped ones follow where fewer took part."""
         explanation = super()._of_size(X, k)
         if self.choice_ is None or not len(explanation.masks):
             return explanation
@@ -303,7 +303,11 @@ class RealX(Priced):
         shown[:, list(part.features)] = masks.cpu().numpy()
         chances = np.zeros(shown.shape, dtype=np.float32)
         most = missed.amax(1, keepdim=True).clamp_min(1e-12)
-        chances[:, list(part.features)] = torch.where(masks, 0.5 + missed / most / 2, 0).cpu()
+        chances[:, list(part.features)] = torch.where(masks, 0.51 + 0.49 * missed / most, 0).cpu()
+        more = [self.columns_.features.index(name) for name in self.dropped_]
+        more = more[: max(0, k - len(part.features))]
+        shown[:, more] = True
+        chances[:, more] = np.linspace(0.509, 0.501, len(more))  # after all that took part
         return replace(explanation, masks=shown, probabilities=chances)
 
     def _choose(

@@ -94,11 +94,15 @@ class Learned:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search came to: networks, and for each price a selector of either kind."""
+    """What a search came to: networks, and for each price a selector of either kind.
+
+    dropped : the features that took no part in it, those first that screening likes best.
+    """
 
     learned: Learned
     found: Found
     rounds: list[Round]
+    dropped: list[int]
 
     def selectors(self, kind: Kind, features: int) -> list[PartSelector]:
         """Of one kind, from whole rows to logits of all the table's features."""
@@ -195,7 +199,7 @@ class Search:
         part = Part.of(range(self.features), index)
         told: list[Round] = []
         if self.rounds and len(part.features) > defaults.SCREENED:
-            part = self._screened(part, defaults.SCREENED)
+            part = Part.of(self._promising[: defaults.SCREENED], self.columns.index)
             told.append(Round(self.features, len(part.features), None))
         learned = self._probe(part, len(told))
         if len(part.features) > defaults.NARROW:
@@ -203,7 +207,14 @@ class Search:
         if not learned.interrupted:
             learned = self._completed(learned)
         found = self._find(learned, self.prices, self._of(self.valid, learned.part))
-        return Searched(learned, found, told)
+        kept = set(learned.part.features)
+        dropped = [i for i in self._promising if i not in kept] if told else []
+        return Searched(learned, found, told, dropped)
+
+    @cached_property
+    def _promising(self) -> list[int]:
+        """All features of the table, the largest second moments first."""
+        return self._screen(Part.of(range(self.features), self.columns.index))
 
     def _narrowed(self, learned: Learned, told: list[Round]) -> Learned:
         """Drop features and learn again, as long as that helps; add what was done to ``told``.
@@ -334,16 +345,15 @@ class Search:
         shown = torch.cat([choice.logits > 0 for choice in found.context]).any(0)
         kept = {learned.part.features[i] for i in shown.nonzero().flatten().tolist()}
         if first and kept:
-            kept |= set(self._screened(learned.part, _SPARED).features)
+            kept |= set(self._screen(learned.part)[:_SPARED])
         return sorted(kept)
 
-    def _screened(self, part: Part, most: int) -> Part:
-        """The features with the largest second moments, at most so many."""
+    def _screen(self, part: Part) -> list[int]:
+        """Its features, the largest second moments first."""
         device = choose_device(self.device)
         rows = self._of(self.train, part)
         scores = second_moments(rows.x.to(device), rows.target.to(device))
-        best = best_features(scores, part.index, most)
-        return Part.of([part.features[i] for i in best], self.columns.index)
+        return [part.features[i] for i in best_features(scores, part.index)]
 
     def _of(self, rows: Data, part: Part) -> Data:
         if len(part.columns) == rows.x.shape[1]:

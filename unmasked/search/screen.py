@@ -53,8 +53,9 @@ def _z(total: Tensor, squares: Tensor) -> Tensor:
     return total.abs() / squares.clamp_min(1e-12).sqrt()
 
 
-def best_features(scores: Float[Tensor, " columns"], index: Sequence[int], most: int) -> list[int]:
-    """The features with the best columns, at most so many, in their order."""
+def best_features(scores: Float[Tensor, " columns"], index: Sequence[int]) -> list[int]:
+    """All features, those with the best columns first."""
     owner = torch.tensor(index, device=scores.device)
     best = scores.new_zeros(max(index) + 1).scatter_reduce(0, owner, scores, "amax")
-    return sorted(best.argsort(descending=True, stable=True)[:most].tolist())
+    order: list[int] = best.argsort(descending=True, stable=True).tolist()
+    return order
