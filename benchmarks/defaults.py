@@ -37,9 +37,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
@@ -50,6 +48,7 @@ from typing import Any
 import numpy as np
 import torch
 from defaults_rivals import best_fixed_set, lime_masks, relevant, shap_masks, timed
+from kept import Row, add_rows, commit, read_rows
 from numpy.typing import NDArray
 from tables_rivals import trees, tuned_trees
 
@@ -63,7 +62,6 @@ from unmasked.metrics import auroc, log_likelihoods
 
 TEST_SEED = 100_000  # test rows are drawn apart from all others
 TESTED = 10_000
-Row = dict[str, Any]
 Masks = NDArray[np.bool_]
 
 
@@ -264,34 +262,19 @@ def timed_on(row: Row) -> str:
     return str(row["device"]) if "seconds" in row else ""
 
 
-def kept(folders: Iterable[Path]) -> list[Row]:
-    """Read what earlier commands found, each once; a line that was cut short is left out."""
+def finished(folders: Iterable[Path]) -> list[Row]:
+    """Read what earlier commands found, each once."""
     found: dict[tuple[Any, ...], Row] = {}
     for folder in folders:
-        path = folder / "rows.jsonl"
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
+        for row in read_rows(folder / "rows.jsonl"):
             found.setdefault((*identity(row), timed_on(row)), row)
     return list(found.values())
 
 
-def keep(folder: Path, row: Row) -> None:
-    """Add a line by a single write: several processes may do so at once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = os.open(folder / "rows.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.write(file, (json.dumps(row) + "\n").encode())
-    finally:
-        os.close(file)
-
-
 def measure(cells: list[Cell], methods: list[str], args: argparse.Namespace) -> list[Row]:
     """Do what is not done yet; all rows of the folder, or those of this command."""
-    rows = kept([args.out]) if args.out else []
-    made = args.commit or commit()
+    rows = finished([args.out]) if args.out else []
+    made = commit(args.commit)
     for cell in cells:
         for seed in range(args.first_seed, args.first_seed + args.seeds):
             case = Case(cell, seed, args.device)
@@ -303,8 +286,8 @@ def measure(cells: list[Cell], methods: list[str], args: argparse.Namespace) -> 
                 rows.append({**about, **found})
                 print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
                 if args.out:
-                    keep(args.out, rows[-1])
-                    rows = kept([args.out])  # other processes add to it
+                    add_rows(args.out / "rows.jsonl", rows[-1])
+                    rows = finished([args.out])  # other processes add to it
     return rows
 
 
@@ -364,23 +347,12 @@ def figure(own: list[Row], key: str) -> str:
     return f"{text} ± {np.std(found, ddof=1):.3f}" if key == "f1" and len(found) > 1 else text
 
 
-def commit() -> str:
-    """The commit that runs, if git is there and knows."""
-    command = ["git", "describe", "--always", "--dirty"]
-    folder = Path(__file__).parent
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    except OSError:
-        return ""
-    return done.stdout.strip()
-
-
 def write(rows: list[Row], args: argparse.Namespace) -> None:
     """Write results.json and table.md."""
     cuda = torch.cuda.is_available()
     facts = {
         "command": " ".join(["python", *sys.argv]),
-        "commit": args.commit or commit(),
+        "commit": commit(args.commit),
         "hardware": torch.cuda.get_device_name() if cuda else platform.processor(),
         "torch": torch.__version__,
     }
@@ -417,7 +389,7 @@ def main() -> None:
         for features in args.features.split(",")
         for name in args.sets.split(",")
     ]
-    found = kept(args.join) if args.join else measure(cells, methods, args)
+    found = finished(args.join) if args.join else measure(cells, methods, args)
     print(table(found))
     if args.out:
         write(found, args)

@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -37,6 +36,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from kept import add_rows, commit, read_rows
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, softplus
 
@@ -306,33 +306,23 @@ _WORDS = ("name", "method", "seed")
 # ---------------------------------------------------------------------- the command
 
 
-def commit() -> str:
-    """The commit that runs, if git knows."""
-    command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
-
-
 class Kept:
     """Rows of finished work, in a file to which each is added: the same command goes on."""
 
     def __init__(self, folder: Path | None, name: str) -> None:
         self.path = None if folder is None else folder / name
-        there = self.path is not None and self.path.exists()
-        lines = self.path.read_text(encoding="utf-8").splitlines() if there and self.path else []
-        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self.rows: list[dict[str, Any]] = read_rows(self.path) if self.path else []
 
     def has(self, **wanted: Any) -> bool:
         """Whether something of this is there."""
         return any(all(row[k] == v for k, v in wanted.items()) for row in self.rows)
 
     def add(self, rows: list[dict[str, Any]]) -> None:
+        """Add the rows of one piece of work, all of them or none."""
         self.rows += rows
         print(json.dumps(rows[0]), file=sys.stderr, flush=True)
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.writelines(json.dumps(row) + "\n" for row in rows)
+            add_rows(self.path, *rows)
 
 
 def main() -> None:
@@ -349,10 +339,11 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=FEATURES, help="in the second part")
     parser.add_argument("--sparsity", type=float, default=0.1)
     parser.add_argument("--epochs", type=int, help="default: RealX's own, about 1,500 steps")
+    parser.add_argument("--commit", default="", help="where git cannot tell it")
     parser.add_argument("--out", type=Path, help="folder for results.json and table.md")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    begun_at = commit()
+    begun_at = commit(args.commit)
     measured, trained = Kept(args.out, "accuracy.jsonl"), Kept(args.out, "training.jsonl")
     wide = Kept(args.out, "wide.jsonl")
     seed, rows, draws = args.first_seed, args.test_rows, args.draws

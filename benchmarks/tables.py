@@ -57,7 +57,6 @@ import argparse
 import importlib.util
 import json
 import platform
-import subprocess
 import sys
 import time
 import warnings
@@ -68,6 +67,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from kept import add_rows, commit, read_rows
 from numpy.typing import NDArray
 from tables_data import SOURCES, TOO_FEW, Parts, Table, codes, halved, is_text, read, split
 from tables_figures import (
@@ -416,27 +416,12 @@ def say(name: str, seed: int, what: str) -> None:
     print(f"{clock} {name}, seed {seed}: {what}", file=sys.stderr, flush=True)
 
 
-def finished(path: Path) -> list[dict[str, Any]]:
-    """Rows of an earlier run; a last line that was cut short is left out."""
-    if not path.is_file():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
-
-
-def keep(path: Path, row: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-
-
-def facts() -> dict[str, Any]:
-    """Command, commit and hardware."""
-    command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def facts(told: str) -> dict[str, Any]:
+    """Command, commit (told where git cannot tell it) and hardware."""
     cuda = torch.cuda.is_available()
     return {
         "command": " ".join(["python", *sys.argv]),
-        "commit": done.stdout.strip(),
+        "commit": commit(told),
         "hardware": torch.cuda.get_device_name() if cuda else platform.processor(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
@@ -445,18 +430,17 @@ def facts() -> dict[str, Any]:
 
 def run(names: list[str], args: argparse.Namespace) -> None:
     """All tables and seeds that are not finished yet; the report after each."""
-    args.out.mkdir(parents=True, exist_ok=True)
-    path, about = args.out / "rows.jsonl", facts()
-    done = {(row["table"], row.get("seed")) for row in finished(path)}
+    path, about = args.out / "rows.jsonl", facts(args.commit)
+    done = {(row["table"], row.get("seed")) for row in read_rows(path)}
     for name in names:
         for seed in range(args.first_seed, args.first_seed + args.seeds):
             if (name, seed) not in done:
-                keep(path, measure(read(name, args.tables, args.max_rows, seed), seed, args))
-                write(finished(path), args.out, about)
+                add_rows(path, measure(read(name, args.tables, args.max_rows, seed), seed, args))
+                write(read_rows(path), args.out, about)
         if args.overlap and (name, None) not in done:
-            keep(path, overlap(read(name, args.tables, args.max_rows, args.first_seed), args))
-            write(finished(path), args.out, about)
-    print(report(finished(path)))
+            add_rows(path, overlap(read(name, args.tables, args.max_rows, args.first_seed), args))
+            write(read_rows(path), args.out, about)
+    print(report(read_rows(path)))
 
 
 def write(rows: list[dict[str, Any]], out: Path, about: dict[str, Any]) -> None:
@@ -495,6 +479,7 @@ def main() -> None:
     parser.add_argument(
         "--shap-only", type=Path, help="only store TreeSHAP's values in this folder"
     )
+    parser.add_argument("--commit", default="", help="where git cannot tell it")
     parser.add_argument("--out", type=Path, default=Path("tables"))
     args = parser.parse_args()
     names = args.only or [name for name in SOURCES if name not in TOO_FEW]

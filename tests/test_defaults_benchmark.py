@@ -126,7 +126,7 @@ def test_a_second_command_adds_its_methods_and_repeats_nothing(
     assert "f1" not in rows["boosting"]
 
     with (one / "rows.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"name": "Syn4", "cut sho\n')
+        file.write('{"name": "Syn4", "cut sho')  # killed while it wrote
     for method in ("TreeSHAP", "LIME", "fixed", "boosting"):
         monkeypatch.setitem(defaults.METHODS, method, None)  # what is done is not done again
     command(*told, "--seeds", 1, "--methods", f"{many},random", "--out", one)
@@ -140,7 +140,7 @@ def test_a_second_command_adds_its_methods_and_repeats_nothing(
     ]
     assert {"sparsity", "choice", "kept", "fit_seconds"} < set(more[0])
     for row in more:  # as if they came from another machine
-        defaults.keep(tmp_path / "gpu", {**row, "device": "NVIDIA H200"})
+        defaults.add_rows(tmp_path / "gpu" / "rows.jsonl", {**row, "device": "NVIDIA H200"})
 
     joined = tmp_path / "joined"
     command("--join", one, other, tmp_path / "gpu", "--out", joined)
