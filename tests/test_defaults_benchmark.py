@@ -31,6 +31,8 @@ def defaults(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(rivals, "FIXED_ROWS", 500)
     options = {"search": False, "training": Training(epochs=1)}
     monkeypatch.setitem(module.METHODS, "RealX(search=False)", partial(module.realx, options))
+    few = {"training": Training(epochs=1)}
+    monkeypatch.setitem(module.METHODS, "EvalX()", partial(module.evalx, few))
     return module
 
 
@@ -165,6 +167,31 @@ def test_a_model_is_explained_instead_and_costs_nothing(
     assert shap["model"] is realx["model"] is True
     assert shap["fit_seconds"] == 0 < realx["fit_seconds"]
     assert shap["f1"] > 0
+
+
+def test_an_evaluator_stands_beside_the_exact_posterior(
+    defaults: Any, command: Callable[..., None], tmp_path: Path
+) -> None:
+    told = ["--sets", "Syn4", "--rows", 200, "--copies", 1, "--seeds", 1, "--device", "cpu"]
+    command(*told, "--methods", "EvalX(),optimum", "--out", tmp_path)
+    own, optimum = (json.loads(line) for line in lines(tmp_path))
+    assert own["exact_loglik"] == pytest.approx(optimum["loglik"])
+    assert own["gap"] == pytest.approx(own["exact_loglik"] - own["true_loglik"])
+    assert own["kl"] > 0
+    assert own["picked"] in ("network", "boosting", "both")
+    assert own["tested"] == TESTED
+    assert "tpr" not in own
+    head, _, second, first = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
+    place = head.split(" | ").index("gap to exact")
+    assert (first.split(" | ")[place], second.split(" | ")[place]) == (f"{own['gap']:.4f}", "")
+
+
+def test_a_gap_is_in_nats_and_the_exact_posterior_has_none(defaults: Any) -> None:
+    exact, y = np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([1, 0])
+    assert {defaults.beside_exact(exact, exact, y)[key] for key in ("gap", "kl")} == {0.0}
+    found = defaults.beside_exact(np.full((2, 2), 0.5), exact, y)
+    assert found["gap"] == pytest.approx(np.log(1.5) / 2)
+    assert found["kl"] == pytest.approx((0.25 * np.log(0.5) + 0.75 * np.log(1.5)) / 2)
 
 
 def test_an_unknown_method_is_refused(command: Callable[..., None], capsys: Any) -> None:
