@@ -4,6 +4,7 @@
     python benchmarks/tables.py --tables DATA --shap-only SHAP     # where there is no GPU
     python benchmarks/tables.py --tables DATA --shap SHAP --out …  # where there is no shap
     python benchmarks/tables.py --tables DATA --only adult spam --seeds 3 --overlap --lime
+    python benchmarks/tables.py --tables DATA --model --out …      # a model instead of labels
 
 A quarter of the rows is for testing (2,500 are judged at most), the rest is halved: from one half
 the explainer learns, from the other the judge, an `EvalX`. Stratified; groups are never parted.
@@ -31,9 +32,19 @@ is at least 0.01 nats. Intervals are paired bootstraps over test rows, or over g
 everything shown the judge is compared with boosting as it comes and with the best of eight
 settings, both from the judge's half. ``--overlap`` fits RealX five times on the rows of the first
 seed: what is shown of the same rows by explainers that differ in random_state alone, or in their
-half alone.
+half alone, at each k and by themselves; and how many features each shows by itself.
+
+With ``--model`` that same boosting model, fitted on the explainer's half, is explained instead of
+the labels: ``RealX(model=…)`` learns from its half, the judge ``EvalX(model=…)`` from the other,
+and log-likelihoods are expected under the model's probabilities, which fixed sets are found by,
+too. AUROC is of the model's likeliest class. Boosting is then no rival with everything shown.
 
 Finished tables are kept in rows.jsonl of ``--out``; the same command goes on after them.
+
+Which tables settings were chosen on: no table is kept apart, so what is fresh is the split alone.
+The notes and the log name what was looked at while the search was made: adult, credit, spam and
+compas (two splits of a prototype), spam again for when columns are dropped (commit 6d36591) and a
+table of 1,776 columns, as bioresponse has, for wide tables at k (ad56ab1). They name no seeds.
 
 The tables are Parquet files. By origin:
 
@@ -62,6 +73,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +95,7 @@ from tables_figures import (
     top,
 )
 from tables_report import report
-from tables_rivals import Own, as_categories, lime_values, loglik, tree_shap, trees, tuned_trees
+from tables_rivals import OfFrames, Own, as_categories, lime_values, tree_shap, trees, tuned_trees
 
 from unmasked import EvalX, Explanation, RealX
 from unmasked.metrics import auroc, log_likelihoods
@@ -95,15 +107,25 @@ FEWEST = 200  # rows that a search is made for, at least
 Masks = NDArray[np.bool_]
 
 
-def explainer(method: str, seed: int, device: str) -> RealX:
+def explainer(method: str, seed: int, device: str, model: OfFrames | None) -> RealX:
     """What is measured."""
     options = METHODS[method]
-    return RealX(random_state=seed, device=device, progress=False, **options)
+    return RealX(model=model, random_state=seed, device=device, progress=False, **options)
 
 
-def judge(seed: int, device: str) -> EvalX:
+def judge(seed: int, device: str, model: OfFrames | None) -> EvalX:
     """Who judges."""
-    return EvalX(random_state=seed, device=device, progress=False)
+    return EvalX(model=model, random_state=seed, device=device, progress=False)
+
+
+def explained(table: Table, parts: Parts, seed: int) -> OfFrames:
+    """The model that is explained: the one that SHAP and LIME explain."""
+    return OfFrames(trees(codes(table.X)[parts.explainer], table.y[parts.explainer], seed), table.X)
+
+
+def learned(fresh: Any, table: Table, rows: NDArray[np.int64]) -> Any:
+    """Fit an explainer or a judge on rows of the table: on their labels, or on its model."""
+    return fresh.fit(table.X.iloc[rows], None if fresh.model else table.y[rows])
 
 
 @dataclass
@@ -134,25 +156,34 @@ class Case:
     seed: int
     evaluator: EvalX
     own: Own
+    model: OfFrames | None = None
     figures: list[dict[str, Any]] = field(default_factory=list)
     differences: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        return self.table.y[self.parts.test]
+    def told(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What is explained of rows of the table, (rows, classes)."""
+        if self.model is not None:
+            return self.model.predict_proba(self.table.X.iloc[rows])
+        return np.eye(int(self.table.y.max()) + 1)[self.table.y[rows]]
 
-    @property
+    @cached_property
     def target(self) -> NDArray[np.float64]:
         """(test rows, classes)."""
-        return np.eye(int(self.table.y.max()) + 1)[self.labels]
+        return self.told(self.parts.test)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Of the test rows; of a model its likeliest class."""
+        return self.target.argmax(1)
 
     def judged(self, method: str, k: float, masks: Masks, **more: Any) -> NDArray[np.float64]:
         """Log-likelihoods of masks of the first test rows, which are noted too."""
         rows = len(masks)
-        y = self.labels[:rows]
+        y, target = self.labels[:rows], self.target[:rows]
         X = self.table.X.iloc[self.parts.test[:rows]]
         predicted = self.evaluator.predict_proba(X, masks)
-        found = log_likelihoods(predicted, self.target[:rows])
+        found = log_likelihoods(predicted, target)
+        own = self.own.first(rows).probabilities(masks)
         figures = {
             "method": method,
             "k": k,
@@ -161,7 +192,7 @@ class Case:
             "sets": different(masks),
             "loglik": float(found.mean()),
             "auroc": auroc(predicted, y),
-            "own_loglik": loglik(self.own.first(rows).probabilities(masks), y),
+            "own_loglik": float(log_likelihoods(own, target).mean()),
         }
         self.figures.append({**figures, **more})
         return found
@@ -277,6 +308,8 @@ def everything(case: Case, clock: Clock) -> dict[str, Any]:
     shown = np.ones((len(parts.test), case.own.features), dtype=bool)
     logliks = case.judged("everything", case.own.features, shown)
     case.judged("nothing", 0, ~shown)
+    if case.model is not None:
+        return {}  # what is explained is boosting itself
     y, x, X = table.y[parts.judge], codes(table.X), as_categories(table.X)
     plain = clock.timed("boosting", lambda: trees(x[parts.judge], y, case.seed))
     tuned = clock.timed("tuned boosting", lambda: tuned_trees(X.iloc[parts.judge], y, case.seed))
@@ -304,9 +337,8 @@ def searched(case: Case, realx: RealX, stops: list[int], budget: float) -> Sets:
     held_out = case.parts.explainer[realx.split_[1]]
     held_out = held_out[: search_rows(budget, FIXED_ROWS, features, stops)]
     own = Own(realx, table.X.iloc[held_out])
-    labels = np.eye(case.target.shape[1])[table.y[held_out]]
     fixed = {}
-    for way, target in (("labels", labels), ("predictions", own.everything())):
+    for way, target in (("labels", case.told(held_out)), ("predictions", own.everything())):
         found = fixed_sets(own.one_more, target, features, stops)
         fixed[way] = {k: np.tile(mask, (rows, 1)) for k, mask in found.items()}
     few = case.own.first(search_rows(budget, rows, features, stops))
@@ -316,15 +348,17 @@ def searched(case: Case, realx: RealX, stops: list[int], budget: float) -> Sets:
 def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Everything about one table and seed."""
     parts, clock = split(table, seed), Clock(table.name, seed)
-    X, y = table.X, table.y
+    X = table.X
     say(table.name, seed, f"{len(X):,} rows, {X.shape[1]:,} features")
-    realx, evaluator = explainer(args.method, seed, args.device), judge(seed, args.device)
-    clock.timed("RealX, fit", lambda: realx.fit(X.iloc[parts.explainer], y[parts.explainer]))
+    model = explained(table, parts, seed) if args.model else None
+    realx = explainer(args.method, seed, args.device, model)
+    evaluator = judge(seed, args.device, model)
+    clock.timed("RealX, fit", lambda: learned(realx, table, parts.explainer))
     shown = clock.timed("RealX, explain", lambda: realx.explain(X.iloc[parts.test]))
-    clock.timed("judge, fit", lambda: evaluator.fit(X.iloc[parts.judge], y[parts.judge]))
+    clock.timed("judge, fit", lambda: learned(evaluator, table, parts.judge))
     shap = some_shap(table, parts, seed, args.shap, clock)
     lime = clock.timed("LIME", lambda: some_lime(table, parts, seed)) if args.lime else None
-    case = Case(table, parts, seed, evaluator, Own(realx, X.iloc[parts.test]))
+    case = Case(table, parts, seed, evaluator, Own(realx, X.iloc[parts.test]), model)
     ks, size = sizes(case.own.features), float(shown.masks.sum(1).mean())
     stops = sorted({*ks, *around(size)})
     sets = clock.timed("searches", lambda: searched(case, realx, stops, args.searches))
@@ -336,6 +370,7 @@ def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]
     return {
         "table": table.name,
         "seed": seed,
+        "model": args.model,
         "rows_in_file": table.rows_in_file,
         "rows": len(X),
         "features": case.own.features,
@@ -379,35 +414,43 @@ def some_lime(table: Table, parts: Parts, seed: int) -> NDArray[np.float64] | No
     if table.X.shape[1] > LIME_FEATURES:
         return None
     x = codes(table.X)
-    learned = x[parts.explainer]
-    model = trees(learned, table.y[parts.explainer], seed)
+    known = x[parts.explainer]
+    model = trees(known, table.y[parts.explainer], seed)
     texts = [i for i, name in enumerate(table.X.columns) if is_text(table.X[name])]
-    return lime_values(model, learned, x[parts.test[:LIME_ROWS]], texts, seed)
+    return lime_values(model, known, x[parts.test[:LIME_ROWS]], texts, seed)
 
 
 def overlap(table: Table, args: argparse.Namespace) -> dict[str, Any]:
-    """How alike explainers are that differ in random_state alone, or in their half alone."""
+    """How alike explainers are that differ in random_state alone, or in their half alone.
+
+    "own" is of what each shows by itself, with how many features that is in the mean; k is of
+    ``explain(X, k=k)``, as in the tables above.
+    """
     parts = split(table, args.first_seed)
     test = table.X.iloc[parts.test]
+    model = explained(table, parts, args.first_seed) if args.model else None
 
-    def explain(rows: NDArray[np.int64], seed: int) -> Any:
+    def explain(rows: NDArray[np.int64], seed: int) -> dict[str, Masks]:
         say(table.name, seed, "an explainer to compare")
-        made = explainer(args.method, seed, args.device).fit(table.X.iloc[rows], table.y[rows])
-        return made.explain(test)
+        made = learned(explainer(args.method, seed, args.device, model), table, rows)
+        found = {"own": made.explain(test).masks}
+        for k in sizes(found["own"].shape[1]):
+            found[str(k)] = made.explain(test, k=k).masks
+        return found
 
     first = explain(parts.explainer, 0)
     others = {
         "random_state": [explain(parts.explainer, seed) for seed in (1, 2)],
         "half": [explain(halved(table, parts, 1000 + seed), 0) for seed in (1, 2)],
     }
-    found: dict[str, Any] = {"table": table.name, "overlap": {}}
+    found: dict[str, Any] = {"table": table.name, "model": args.model, "overlap": {}, "shown": {}}
     for name, more in others.items():
         group = [first, *more]
         pairs = [(group[i], group[j]) for i in range(3) for j in range(i)]
-        alike = {"own": np.mean([jaccard(a.masks, b.masks) for a, b in pairs])}
-        for k in sizes(first.masks.shape[1]):
-            alike[str(k)] = np.mean([jaccard(a.top(k).masks, b.top(k).masks) for a, b in pairs])
-        found["overlap"][name] = {k: float(value) for k, value in alike.items()}
+        found["overlap"][name] = {
+            k: float(np.mean([jaccard(a[k], b[k]) for a, b in pairs])) for k in first
+        }
+        found["shown"][name] = [float(made["own"].sum(1).mean()) for made in group]
     return found
 
 
@@ -431,7 +474,8 @@ def facts(told: str) -> dict[str, Any]:
 def run(names: list[str], args: argparse.Namespace) -> None:
     """All tables and seeds that are not finished yet; the report after each."""
     path, about = args.out / "rows.jsonl", facts(args.commit)
-    done = {(row["table"], row.get("seed")) for row in read_rows(path)}
+    rows = [row for row in read_rows(path) if row.get("model", False) == args.model]
+    done = {(row["table"], row.get("seed")) for row in rows}
     for name in names:
         for seed in range(args.first_seed, args.first_seed + args.seeds):
             if (name, seed) not in done:
@@ -473,6 +517,7 @@ def main() -> None:
     parser.add_argument("--max-rows", type=int, default=8000)
     parser.add_argument("--searches", type=float, default=4e6)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--model", action="store_true", help="explain boosting, not the labels")
     parser.add_argument("--lime", action="store_true")
     parser.add_argument("--overlap", action="store_true")
     parser.add_argument("--shap", type=Path, help="folder that --shap-only has filled")

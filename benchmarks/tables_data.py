@@ -154,9 +154,13 @@ def _parted(
     return random.permutation(big), random.permutation(small)
 
 
-def codes(X: pd.DataFrame) -> NDArray[np.float64]:
-    """Numbers as they are and categories as their places in the alphabet; NaN where missing."""
-    return np.column_stack([_coded(X[name]) for name in X.columns])
+def codes(X: pd.DataFrame, table: pd.DataFrame | None = None) -> NDArray[np.float64]:
+    """Numbers as they are and categories as their places in the alphabet; NaN where missing.
+
+    table : where X is a part of it, so that a category has the same code in every part.
+    """
+    whole = X if table is None else table
+    return np.column_stack([_coded(X[name], whole[name]) for name in X.columns])
 
 
 def is_text(column: pd.Series[Any]) -> bool:
@@ -164,8 +168,9 @@ def is_text(column: pd.Series[Any]) -> bool:
     return not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
 
 
-def _coded(column: pd.Series[Any]) -> NDArray[np.float64]:
-    if not is_text(column):
+def _coded(column: pd.Series[Any], whole: pd.Series[Any]) -> NDArray[np.float64]:
+    if not is_text(whole):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    places = column.astype("string").astype("category").cat.codes.to_numpy(dtype=np.float64)
+    known = whole.astype("string").astype("category").cat.categories
+    places = pd.Categorical(column.astype("string"), categories=known).codes.astype(np.float64)
     return np.where(places < 0, np.nan, places)

@@ -75,7 +75,10 @@ def everything(rows: list[Row]) -> str:
         full, seconds = by["everything"], row["seconds"]
         lines.append(
             [_name(row), f"{row['rows']:,}", f"{row['features']:,}", str(row["classes"])]
-            + [_both(full), *(_both(row["boosting"][m]) for m in ("boosting", "tuned boosting"))]
+            + [
+                _both(full),
+                *(_both(row["boosting"].get(m)) for m in ("boosting", "tuned boosting")),
+            ]
             + [_difference(row, "everything", "judge", "tuned boosting")]
             + [_minus(f"{value:.3f}") for value in (full["own_loglik"], by["nothing"]["loglik"])]
             + [f"{seconds[m]:.1f} s" for m in ("RealX, fit", "RealX, explain", "judge, fit")]
@@ -89,12 +92,22 @@ def overlaps(rows: list[Row]) -> str:
     for row in rows:
         for name, alike in row["overlap"].items():
             values = ", ".join(f"{k}: {value:.2f}" for k, value in alike.items())
-            lines.append([row["table"], name, values])
-    return table(["", "differ in", "by k"], lines)
+            lines.append([_name(row), name, values, *_numbers(row.get("shown", {}).get(name))])
+    return table(["", "differ in", "by k", "shown by itself", "apart"], lines)
+
+
+def _numbers(shown: list[float] | None) -> list[str]:
+    """How many features each shows, and the largest less the smallest as a share of the mean."""
+    if not shown:
+        return ["–", "–"]
+    mean = float(np.mean(shown))
+    apart = (max(shown) - min(shown)) / mean if mean else 0.0
+    return [", ".join(f"{size:.1f}" for size in shown), f"{apart:.0%}"]
 
 
 def _name(row: Row) -> str:
-    return row["table"] if row["seed"] == 0 else f"{row['table']}, seed {row['seed']}"
+    name = f"{row['table']}, boosting" if row.get("model") else row["table"]
+    return f"{name}, seed {row['seed']}" if row.get("seed") else name
 
 
 def _loglik(figures: list[Row], row: Row) -> str:
@@ -116,7 +129,9 @@ def _difference(row: Row, k: float | str, of: str, less: str) -> str:
     return "–"
 
 
-def _both(figure: Row) -> str:
+def _both(figure: Row | None) -> str:
+    if figure is None:
+        return "–"
     return _minus(f"{figure['auroc']:.3f}, {figure['loglik']:.3f}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
-from tables_data import is_text
+from tables_data import codes, is_text
 
 from unmasked import RealX
 from unmasked.engine.device import choose_device
@@ -98,6 +99,18 @@ def _parts(rows: int, size: int) -> list[slice]:
 def trees(x: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> Any:
     """Boosted trees as they come."""
     return HistGradientBoostingClassifier(random_state=seed).fit(x, y)
+
+
+@dataclass(frozen=True, eq=False)
+class OfFrames:
+    """A model of codes that takes rows of the table as they come."""
+
+    model: Any
+    table: pd.DataFrame
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """(rows, classes) of what it learned from."""
+        return self.model.predict_proba(codes(X, self.table))
 
 
 def tree_shap(model: Any, x: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:

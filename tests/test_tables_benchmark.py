@@ -139,7 +139,11 @@ def test_the_benchmark_runs_and_goes_on(
     few = Training(epochs=1)
     monkeypatch.setitem(tables.METHODS, "plain", {"training": few})
     monkeypatch.setattr(
-        tables, "judge", lambda seed, device: EvalX(training=few, random_state=seed, progress=False)
+        tables,
+        "judge",
+        lambda seed, device, model: EvalX(
+            model=model, training=few, random_state=seed, progress=False
+        ),
     )
     monkeypatch.setattr(modules("tables_rivals"), "ROUNDS", 3)
     values = {"only": np.random.default_rng(0).random((60, 4))}
@@ -148,18 +152,55 @@ def test_the_benchmark_runs_and_goes_on(
     X.assign(**{"class": y}).to_parquet(tmp_path / "hpc.parquet")
     out = tmp_path / "out"
     told = ["tables.py", "--tables", str(tmp_path), "--only", "hpc", "--device", "cpu"]
-    for more in (["--shap-only", str(out)], ["--shap", str(out), "--out", str(out)]):
+    for more in (
+        ["--shap-only", str(out)],
+        ["--shap", str(out), "--out", str(out), "--overlap", "--commit", "abc"],
+    ):
         monkeypatch.setattr("sys.argv", [*told, *more])
         tables.main()
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    (row,) = results["rows"]
+    row, alike = results["rows"]
     assert {"command", "commit", "hardware"} <= set(results)
+    assert results["commit"] == "abc"
     assert row["features"] == 4
     assert row["parts"] == [90, 90, 60]
     sizes = {(f["method"], f["k"]): f["size"] for f in row["figures"]}
     for method in ("RealX", "TreeSHAP", "fixed", "per row", "random"):
         assert sizes[method, 1] == 1
     assert "RealX − TreeSHAP" in (out / "table.md").read_text(encoding="utf-8")
-    monkeypatch.setattr(tables, "measure", None)  # what is finished is not done again
-    monkeypatch.setattr("sys.argv", [*told, "--out", str(out)])
+    assert set(alike["overlap"]) == set(alike["shown"]) == {"random_state", "half"}
+    assert [set(own) for own in alike["overlap"].values()] == [{"own", "1"}] * 2
+    assert [len(own) for own in alike["shown"].values()] == [3, 3]
+    with (out / "rows.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"table": "hp')  # killed while it wrote
+    monkeypatch.setattr("sys.argv", [*told, "--model", "--out", str(out)])
     tables.main()
+    *before, of_model = json.loads((out / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert before == [row, alike]
+    assert (of_model["model"], of_model["boosting"]) == (True, {})
+    assert "| hpc, boosting |" in (out / "table.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(tables, "measure", None)  # what is finished is not done again
+    for more in ([], ["--model"]):
+        monkeypatch.setattr("sys.argv", [*told, *more, "--out", str(out)])
+        tables.main()
+
+
+def test_the_explained_model_knows_a_category_in_any_part_of_the_table(modules: Any) -> None:
+    X = pd.DataFrame({"t": ["b", None, "a", "c"], "n": [1.5, np.nan, 2, 3]})
+    coded = modules("tables_data").codes(X)
+    model = modules("tables_rivals").OfFrames(Echo(), X)
+    np.testing.assert_array_equal(model.predict_proba(X.iloc[[3, 1]]), coded[[3, 1]])
+
+
+class Echo:
+    """A model that says what it was asked about."""
+
+    def predict_proba(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return x
+
+
+def test_how_far_numbers_shown_are_apart_is_a_share_of_their_mean(modules: Any) -> None:
+    report = modules("tables_report")
+    shown = {"table": "some", "overlap": {"half": {"own": 0.9}}, "shown": {"half": [4, 5, 6]}}
+    assert "| own: 0.90 | 4.0, 5.0, 6.0 | 40% |" in report.overlaps([shown])
+    assert "| – | – |" in report.overlaps([{**shown, "shown": {}}])
