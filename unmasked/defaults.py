@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from unmasked.engine import Training
+from unmasked.metrics import gain_of
 from unmasked.networks import MLP, Factory, SetMLP
 from unmasked.samplers import BernoulliSampler, RebarBernoulli
 
@@ -71,8 +72,13 @@ def copies(rows: int, columns: int, classes: int) -> int:
     >>> copies(10_000, 11, 2), copies(300_000, 50, 2), copies(10_000, 11, 2_000)
     (20, 4, 0)
     """
-    trees = classes if classes > 2 else 1  # in each iteration
-    return int(min(COPIES, max(0, _MOST_WORK // (trees * columns) - _TREE) // rows))
+    most = _MOST_WORK * _TREE // tree_work(0, columns, classes) - _TREE  # rows
+    return int(min(COPIES, max(0, most) // rows))
+
+
+def tree_work(rows: int, columns: int, classes: int) -> int:
+    """How many numbers an iteration of boosting looks at, a tree for each class of several."""
+    return (classes if classes > 2 else 1) * columns * (rows + _TREE)
 
 
 def share(gains: Mapping[float, NDArray[np.float64]]) -> float:
@@ -84,9 +90,3 @@ def share(gains: Mapping[float, NDArray[np.float64]]) -> float:
     best = max(gains, key=lambda own: float(gains[own].mean()))
     gain, error = gain_of(gains[best])
     return best if gain > max(error, LEAST_GAIN) else 0.0
-
-
-def gain_of(gains: NDArray[np.float64]) -> tuple[float, float]:
-    """The mean and its standard error."""
-    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else float("inf")
-    return float(gains.mean()), error

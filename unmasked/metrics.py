@@ -43,6 +43,12 @@ def log_likelihoods(predicted: NDArray[Any], target: NDArray[Any]) -> NDArray[np
     return result
 
 
+def gain_of(gains: NDArray[Any]) -> tuple[float, float]:
+    """The mean of paired differences and its standard error; of a single one ∞."""
+    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else float("inf")
+    return float(gains.mean()), error
+
+
 def kl_divergences(predicted: NDArray[Any], target: NDArray[Any]) -> NDArray[np.float64]:
     """KL(target ‖ predicted) for each row."""
     entropy = (target * np.log(np.clip(np.asarray(target, np.float64), _LEAST, 1))).sum(1)

@@ -14,7 +14,7 @@ from unmasked import defaults
 from unmasked.engine import Data
 from unmasked.evaluation import copies
 from unmasked.masklaws import MaskLaw
-from unmasked.metrics import log_likelihoods
+from unmasked.metrics import gain_of, log_likelihoods
 
 _DRAWS = 3  # random masks of each validation row
 _JUDGED = 5000  # validation rows, at most
@@ -120,7 +120,7 @@ def _gains(
 def _said(gains: dict[float, NDArray[np.float64]], rows: int) -> Choice:
     share = defaults.share(gains)
     best = share or max(gains, key=lambda own: float(gains[own].mean()))
-    gain, error = defaults.gain_of(gains[best])
+    gain, error = gain_of(gains[best])
     figures = f"by {gain:.3f} ± {error:.3f} nats on {rows:,} validation rows"
     if not share:
         return Choice(0.0, f"boosted trees did not predict surely better ({figures})")
