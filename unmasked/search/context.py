@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unmasked.search.choice import signed_logits
+from unmasked.search.values import SetPredictor, set_values
 from unmasked.shapes import Float
 
 _BINS = 32  # at most so many answers to a question
@@ -30,7 +31,8 @@ class Questions:
     features: Tensor
     thresholds: tuple[Tensor, ...]
     answers: Tensor
-    hot: Tensor = field(repr=False)  # (rows, columns × bins), where an answer is
+    hot: Tensor = field(repr=False)  # (rows, all columns' answers), where an answer is
+    column: Tensor = field(repr=False)  # (all columns' answers,), whose answer it is
 
     @classmethod
     def about(cls, x: Float[Tensor, "rows columns"], index: Sequence[int]) -> Questions:
@@ -43,10 +45,19 @@ class Questions:
             ],
             dim=1,
         )
-        places = answers + torch.arange(x.shape[1], device=x.device) * _BINS
-        hot = torch.zeros(len(x), x.shape[1] * _BINS, device=x.device).scatter_(1, places, 1.0)
-        features = torch.tensor(index, device=x.device)
-        return cls(features, thresholds, answers, hot)
+        bins = torch.tensor([len(own) + 1 for own in thresholds], device=x.device)
+        column = torch.arange(x.shape[1], device=x.device).repeat_interleave(bins)
+        hot = torch.zeros(len(x), len(column), device=x.device)
+        hot.scatter_(1, answers + bins.cumsum(0) - bins, 1.0)
+        return cls(torch.tensor(index, device=x.device), thresholds, answers, hot, column)
+
+    def up_to(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Values of each answer, summed up to it, and over all answers to its question."""
+        sums = torch.cat([values.new_zeros(1, *values.shape[1:]), values]).double().cumsum(0)
+        ends = self.column.bincount().cumsum(0)
+        starts = ends - self.column.bincount()
+        before = sums[starts][self.column]
+        return (sums[1:] - before).to(values), (sums[ends][self.column] - before).to(values)
 
 
 def _thresholds(values: Float[Tensor, " rows"]) -> Tensor:
@@ -123,17 +134,17 @@ def _leaf(
     least = max(int(_LEAST * len(rows)), 20)
     if len(own) < 2 * least:
         return leaf
-    hot = questions.hot[rows]  # (rows, columns × bins)
-    shape = (len(questions.thresholds), _BINS)
-    sums = (hot.T @ own).view(*shape, -1).cumsum(1)  # of the rows up to each answer
-    counts = hot.sum(0).view(shape).cumsum(1)
-    fits = (counts >= least) & (counts[:, -1:] - counts >= least)
-    hidden = ~(allowed & sets[:, questions.features].T)[:, None]  # (columns, 1, sets)
+    hot = questions.hot[rows]  # (rows, places)
+    sums, whole = questions.up_to(hot.T @ own)  # (answers, sets)
+    count, every = questions.up_to(hot.sum(0))
+    fits = (count >= least) & (every - count >= least)
+    hidden = ~(allowed & sets[:, questions.features[questions.column]].T)  # (answers, sets)
     left = sums.masked_fill(hidden, -torch.inf).amax(-1)
-    right = (sums[:, -1:] - sums).masked_fill(hidden, -torch.inf).amax(-1)
-    gains = (left + right - leaf.total).masked_fill(~fits, -torch.inf)
-    gain, place = gains.flatten().max(0)
-    leaf.gain, leaf.split = float(gain), divmod(int(place), _BINS)
+    right = (whole - sums).masked_fill(hidden, -torch.inf).amax(-1)
+    gain, place = (left + right - leaf.total).masked_fill(~fits, -torch.inf).max(0)
+    column = int(questions.column[place])
+    answer = int((questions.column[:place] == column).sum())
+    leaf.gain, leaf.split = float(gain), (column, answer)
     return leaf
 
 
@@ -280,25 +291,20 @@ def renumbered(tree: Tree, first: int = 0) -> Tree:
     return Split(tree.column, tree.threshold, low, high)
 
 
-def flipped(tree: Tree, sets: Tensor) -> Tensor:
-    """Each leaf's set with one feature shown or hidden: (leaves × features, features)."""
-    shown = sets[[chosen for _, chosen in leaves_of(tree)]]
-    flips = torch.eye(sets.shape[1], dtype=torch.bool, device=sets.device)
-    return (shown[:, None] ^ flips).reshape(-1, sets.shape[1])
+def flips(shown: Float[Tensor, " features"]) -> Float[Tensor, "features features"]:
+    """A set with one feature shown or hidden, for each feature."""
+    return shown ^ torch.eye(len(shown), dtype=torch.bool, device=shown.device)
 
 
 def chances_of(
-    tree: Tree, x: Tensor, sets: Tensor, values: Tensor, others: Tensor, price: float
+    tree: Tree, predictor: SetPredictor, x: Tensor, sets: Tensor, price: float
 ) -> Float[Tensor, "leaves features"]:
-    """How much what a feature brings outweighs its price: above ½ where it pays to show it.
-
-    values : (rows, sets); others : (rows, leaves × features), the values of `flipped` sets.
-    """
+    """How much what a feature brings outweighs its price: above ½ where it pays to show it."""
     found = []
-    features = sets.shape[1]
-    for i, (asked, chosen) in enumerate(leaves_of(tree)):
-        own = others[:, i * features : (i + 1) * features]
-        change = (own - values[:, [chosen]])[inside(asked, x)].mean(0).nan_to_num(0.0)
+    for asked, chosen in leaves_of(tree):
+        tried = torch.cat([sets[chosen][None], flips(sets[chosen])])
+        own, *others = set_values(predictor, x[inside(asked, x)], tried).mean(0).nan_to_num(0.0)
+        change = torch.stack(others) - own
         gain = torch.where(sets[chosen], -change, change).clamp_min(0)
         found.append(gain / (gain + price))
     return torch.stack(found)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unmasked.choosing import Candidate
+from unmasked.metrics import gain_of
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import (
     GAIN,
@@ -19,7 +20,6 @@ from unmasked.search.context import (
     Questions,
     Tree,
     chances_of,
-    flipped,
     grow,
     inside,
     leaves_of,
@@ -87,12 +87,12 @@ def find(
     context, row, fixed = [], [], []
     for price in prices:
         utility = values - price * sets.sum(1)
-        fixed.append(sets[utility.mean(0).argmax()].cpu())
+        best = sets[utility.mean(0).argmax()]
+        fixed.append(_thin(predictor, x, target, best, set(), price).cpu())
         tree = grow(questions, utility, sets, price)
         tree = placed(tree, predictor, every, targets, sets, price)
         tree, own = thinned(tree, predictor, x, target, sets, price)
-        others = set_values(predictor, rows, flipped(tree, own))
-        chances = chances_of(tree, rows, own, set_values(predictor, rows, own), others, price)
+        chances = chances_of(tree, predictor, rows, own, price)
         context.append(ContextChoice.of(tree, own, chances))
         if each_row:
             row.append(RowChoice.learn(predictor, sets.cpu(), values.cpu(), price))
@@ -154,7 +154,7 @@ def _thin(
 
 
 def evenly(rows: int, most: int) -> NDArray[np.int64]:
-    """At most so many rows, spread over all; their order is random already."""
+    """At most so many rows, spread over all."""
     return np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)
 
 
@@ -176,9 +176,9 @@ def better_kind(
     context, row, fixed : the same prices in each; ``fixed`` is the best single set for all rows.
     """
     least = int(np.argmin([own.sparsity for own in context]))
-    lost = row[least].logliks - context[least].logliks
+    lost, error = gain_of(row[least].logliks - context[least].logliks)
     price = context[least].sparsity / features
-    if lost.mean() > max(WORTH * price, 2 * lost.std() / np.sqrt(len(lost))):
+    if lost > max(WORTH * price, 2 * error):
         return "row"
     shown = [i for i, own in enumerate(context) if own.fraction > 0]
     gained, has = (sum(_gain(kind[i], fixed[i]) for i in shown) for kind in (row, context))

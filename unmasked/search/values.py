@@ -28,7 +28,9 @@ class SetPredictor(nn.Module):
     def __init__(self, members: Sequence[TableSet], index: Sequence[int]) -> None:
         super().__init__()
         self.members = cast(Sequence[TableSet], nn.ModuleList(members))
-        self.width = len(members) * (members[0].join.out_features + _HEAD)
+        *_, last = (own for own in members[0].head.modules() if isinstance(own, nn.Linear))
+        each = members[0].join.out_features + _HEAD + last.out_features
+        self.width = len(members) * each  # numbers held for one set of one row, about
         self.index = tuple(index)
         self.features = max(index) + 1
 
@@ -44,10 +46,10 @@ class SetPredictor(nn.Module):
         for member in self.members:
             inputs = member.inputs(x, torch.ones_like(x))
             feature = owner[member.owner]
+            counts = feature.bincount(minlength=self.features).tolist()
             weight = member.join.weight.T  # (inputs, n)
-            each = [
-                inputs[:, own] @ weight[own] for own in (feature == j for j in range(self.features))
-            ]
+            order = torch.split(feature.argsort(stable=True), counts)
+            each = [inputs[:, own] @ weight[own] for own in order]
             found.append(torch.stack(each, dim=1))
         return torch.stack(found)
 
@@ -77,8 +79,8 @@ def everything_shown(
     predictor: SetPredictor, x: Float[Tensor, "rows columns"]
 ) -> Float[Tensor, "rows classes"]:
     """Probabilities from all features."""
-    parts = batches(x, predictor.rows_at_once(1))
-    return torch.cat([predictor.read(predictor.terms(rows).sum(2)) for rows in parts])
+    masks = torch.ones(len(x), predictor.features, dtype=torch.bool, device=x.device)
+    return shown_alone(predictor, x, masks)
 
 
 @torch.no_grad()
@@ -91,9 +93,13 @@ def shown_alone(
     size = predictor.rows_at_once(1)
     found = []
     for rows, own in zip(batches(x, size), batches(masks, size), strict=True):
-        terms = predictor.terms(rows)
-        found.append(predictor.read(torch.einsum("mrfn,rf->mrn", terms, own.to(terms.dtype))))
+        found.append(predictor.read(_sums(predictor.terms(rows), own)))
     return torch.cat(found)
+
+
+def _sums(terms: Tensor, masks: Tensor) -> Float[Tensor, "members rows n"]:
+    """The terms of what a mask for each row shows, (rows, features), added up."""
+    return torch.einsum("mrfn,rf->mrn", terms, masks.to(terms.dtype))
 
 
 @torch.no_grad()
@@ -159,8 +165,21 @@ def paths(predictor: SetPredictor, x: Float[Tensor, "rows columns"]) -> Tensor:
         steps = [1] * min(features, _NARROW)
         found.append(_walk(predictor, terms, full, steps, show=True))
         found.append(_walk(predictor, terms, full, _descent(features), show=False))
-    sets, counts = torch.unique(torch.cat(found), dim=0, return_counts=True)
-    return sets[counts.argsort(descending=True, stable=True)]
+    return by_frequency(torch.cat(found))
+
+
+def by_frequency(masks: Tensor) -> Tensor:
+    """The different ones of masks (rows, features), the most frequent first.
+
+    Of those that are as frequent the smaller come first, then those that came first: the order of
+    the columns must not matter.
+    """
+    sets, place, counts = torch.unique(masks, dim=0, return_inverse=True, return_counts=True)
+    rows = torch.arange(len(masks), device=masks.device)
+    first = torch.full_like(counts, len(masks)).scatter_reduce(0, place, rows, "amin")
+    order = first.argsort()
+    order = order[sets[order].sum(1).argsort(stable=True)]
+    return sets[order[counts[order].argsort(descending=True, stable=True)]]
 
 
 @torch.no_grad()
@@ -169,28 +188,22 @@ def of_size(
 ) -> tuple[Tensor, Float[Tensor, "rows features"]]:
     """For each row a set of so many features, and how much each of them is missed.
 
-    The better of two: features shown one after the other, and hidden until so many are left.
+    The better of two: features hidden until so many are left, and, up to `_NARROW`, shown one after
+    the other.
     """
     features = predictor.features
     masks, missed = [], []
     for rows in batches(x, predictor.rows_at_once(features)):
         terms = predictor.terms(rows)  # (members, rows, features, n)
         full = predictor.read(terms.sum(2))
-        forth = _walk(predictor, terms, full, [1] * size, show=True)[-len(rows) :]
-        back = _walk(predictor, terms, full, _descent(features, size), show=False)[-len(rows) :]
-        worth = [_worth(predictor, terms, full, mask) for mask in (forth, back)]
-        found = torch.where((worth[0] >= worth[1])[:, None], forth, back)
+        found = _walk(predictor, terms, full, _descent(features, size), show=False)[-len(rows) :]
+        if size <= _NARROW and size < features:
+            forth = _walk(predictor, terms, full, [1] * size, show=True)[-len(rows) :]
+            worth = [closeness(full, predictor.read(_sums(terms, own))) for own in (forth, found)]
+            found = torch.where((worth[0] >= worth[1])[:, None], forth, found)
         masks.append(found)
         missed.append(_missed(predictor, terms, full, found))
     return torch.cat(masks), torch.cat(missed)
-
-
-def _worth(
-    predictor: SetPredictor, terms: Tensor, full: Tensor, masks: Tensor
-) -> Float[Tensor, " rows"]:
-    """Closeness of what a mask for each row shows, (rows, features), to everything."""
-    sums = torch.einsum("mrfn,rf->mrn", terms, masks.to(terms.dtype))
-    return closeness(full, predictor.read(sums))
 
 
 def _missed(
@@ -198,7 +211,7 @@ def _missed(
 ) -> Float[Tensor, "rows features"]:
     """How much closeness is lost where one of the shown features is hidden; 0 of the others."""
     members, count, features, width = terms.shape
-    sums = torch.einsum("mrfn,rf->mrn", terms, masks.to(terms.dtype))
+    sums = _sums(terms, masks)
     without = (sums.unsqueeze(2) - terms).reshape(members, count * features, width)
     values = closeness(full[:, None], predictor.read(without).view(count, features, -1))
     lost = closeness(full, predictor.read(sums))[:, None] - values
