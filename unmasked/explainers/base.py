@@ -230,9 +230,13 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             title="FULL",
             whole=True,  # half a model would lower the bar
         )
+        return self._accuracy_of(trained.predictors[0], valid)
+
+    def _accuracy_of(self, predictor: nn.Module, valid: Data) -> float:
+        """By the measure of the rule, with everything shown."""
         x, target = valid.x.numpy(), valid.target.numpy()
         everything = np.ones((len(x), self._sizes[1]), dtype=bool)
-        predicted = self._probabilities(trained.predictors[0], x, everything)
+        predicted = self._probabilities(predictor, x, everything)
         full = Candidate.judged(0.0, everything, predicted, target)
         return full.balanced_accuracy if self.choose == "balanced" else full.accuracy
 
@@ -345,6 +349,10 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         """The selector as it was asked for."""
         return DEFAULT_SELECTOR if self.selector is None else self.selector
 
+    def _asked_selector(self) -> nn.Module | Factory | None:
+        """The selector to train; None where none was."""
+        return self._selector
+
     @property
     def _selector_network(self) -> nn.Module | Factory:
         """The selector to build, from whole rows."""
@@ -382,9 +390,10 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             tensors |= weights_of(predictor, f"predictor.{i}")
         if self.reach_ is not None:
             tensors |= self.reach_.tensors()
+        asked = self._asked_selector()
         config = {
             **self._config(),
-            "selector": network_config(self._selector),
+            "selector": None if asked is None else network_config(asked),
             "settings": [
                 {
                     "level": s.level,
@@ -417,7 +426,9 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         explainer = cls(
             choose=config["choose"],
             tolerance=config["tolerance"],
-            selector=network_from(config["selector"], selector, "selector"),
+            selector=network_from(config["selector"], selector, "selector")
+            if config["selector"]
+            else None,
             predictor=network_from(config["predictor"], predictor, "predictor"),
             batch_size=config["batch_size"],
             device=device,

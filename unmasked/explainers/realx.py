@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -26,7 +27,7 @@ from unmasked.explainers.priced import Priced
 from unmasked.explainers.searching import Judged, PerRow, Round, Search
 from unmasked.explanation import Explanation
 from unmasked.masking import Masker, Token, Zero
-from unmasked.masklaws import Bernoulli, MaskLaw
+from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
 from unmasked.networks import MLP, Factory, SetMLP, TableSet, build
 from unmasked.samplers import BernoulliSampler, RebarBernoulli
 from unmasked.search.choice import RowChoice
@@ -38,6 +39,7 @@ from unmasked.storage import load_weights, sampler_config, sampler_from
 from unmasked.targets import Targets
 
 _SEARCHES = ("auto", "context", "row")
+_OF_ANY_WIDTH = (Bernoulli, UniformSize)  # mask laws that go on where columns were dropped
 _MEMBERS = "predictor.0.predictor.members."
 _KINDS: dict[Kind, str] = {
     "context": "Features were chosen by the values of others that are shown, under",
@@ -80,9 +82,10 @@ class RealX(Priced):
         not seen the rows, wherever it can: for tables with the default masker, no selector or
         sampler of your own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
         that is a `SetMLP` with bins, if any is given. A tree that asks only about features which
-        it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
-        is worth at least three prices of a feature less, at the lowest price, the set is looked
-        for that brings each row's prediction nearest to that from everything ("row"). False
+        it shows then decides (``choice_`` is "context"): it cannot give anything away. Where it
+        loses too much on held-out rows, the set is looked for that brings each row's prediction
+        nearest to that from everything ("row"): where it loses three prices of a feature and two
+        standard errors, at the lowest price, or has less than a fifth of what that is worth. False
         trains a selector by gradients, as the paper does; True refuses what cannot be searched,
         "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
@@ -115,7 +118,8 @@ class RealX(Priced):
     interrupted_ : whether Ctrl-C ended training early.
     choice_ : after a search "context" or "row", else None. decided_ : what was decided for this
         table, in words. dropped_ : the features that the search dropped; rounds_ : in which rounds.
-        per_row_ : what choosing for each row is worth.
+        per_row_ : what choosing for each row is worth to the explainer's own predictor; None
+        without a search.
 
     Examples
     --------
@@ -131,7 +135,7 @@ class RealX(Priced):
     dropped_: list[str]
     rounds_: list[Round]
     decided_: str
-    per_row_: PerRow
+    per_row_: PerRow | None
     _judgement: Judged
     _images = False  # whether pictures came
 
@@ -224,8 +228,10 @@ class RealX(Priced):
 
     def _train(self, train: Data, valid: Data, targets: Targets, seed: int) -> list[int]:
         self.choice_, self.dropped_, self.rounds_, self.decided_ = None, [], [], ""
+        self.per_row_ = None
         if not self._searches:
             return super()._train(train, valid, targets, seed)
+        started = time.perf_counter()
         levels, features = self._levels(), self._sizes[1]
         search = self._search(train, valid, levels, seed, self.checkpoint)
         searched = search.run()
@@ -245,8 +251,9 @@ class RealX(Priced):
         self.decided_ = (
             f"{_KINDS[self.choice_]} {len(learned.predictor.members)} networks that learned from "
             f"{train.rows:,} rows and {len(learned.part.features):,} of {features:,} features"
-            f"{', from labels softened by boosting' if learned.train is not train else ''}."
+            f"{', from labels softened by boosting' if learned.soft else ''}."
         )
+        self.seconds_ = max(self.seconds_, time.perf_counter() - started)  # the search itself, too
         return [max(learned.trained.epochs)] * len(levels)
 
     def _candidates(self, valid: Data) -> list[Candidate]:
@@ -267,7 +274,7 @@ class RealX(Priced):
             self._law,
             self._options,
             levels,
-            rounds=defaults.ROUNDS if self.drop else 0,
+            rounds=defaults.ROUNDS if self.drop and type(self._law) in _OF_ANY_WIDTH else 0,
             seed=seed,
             device=self.device,
             checkpoint=checkpoint,
@@ -285,6 +292,8 @@ class RealX(Priced):
         for seed in seeds:
             folder = None if self.checkpoint is None else Path(self.checkpoint) / f"seed-{seed}"
             searched = self._search(train, valid, [level], seed, folder).run()
+            if searched.learned.interrupted:
+                raise KeyboardInterrupt
             found += searched.selectors(fitted.choice_, self._sizes[1])
         return found
 
@@ -318,9 +327,17 @@ class RealX(Priced):
             judged, i = self._judgement, self.chosen_
             own = judged.of(self.choice_)[i]
             self.per_row_ = PerRow.of(judged.fixed[i], own, judged.row[i])
-            del self._judgement
+            del self._judgement  # of all held-out rows
             self.decided_ += f" {self.per_row_}"
             logging.getLogger("unmasked").info(self.decided_)
+
+    def _full_accuracy(self, method: Method, train: Data, valid: Data, seed: int) -> float:
+        if self.choice_ is None:
+            return super()._full_accuracy(method, train, valid, seed)
+        return self._accuracy_of(self.settings_[0].predictor, valid)
+
+    def _asked_selector(self) -> nn.Module | Factory | None:
+        return None if self.choice_ is not None else super()._asked_selector()
 
     @property
     def _searches(self) -> bool:
@@ -344,7 +361,7 @@ class RealX(Priced):
                 f"search trains no selector that could be restarted, but restarts is "
                 f"{self.restarts!r}; leave it out."
             )
-        if self.selector is not None or not isinstance(self._masker, Token):
+        if self.selector is not None or type(self._masker) is not Token:
             return (
                 "search needs no selector and works with masker=Token(), but came with "
                 f"selector={self.selector!r} and masker={self._masker!r}; leave them out."
@@ -402,14 +419,18 @@ class RealX(Priced):
             **super()._config(),
             "sampler": sampler_config(self.sampler),
             "dropped": self.dropped_,
+            "rounds": [asdict(own) for own in self.rounds_],
             "decided": self.decided_,
+            "per_row": None if self.per_row_ is None else asdict(self.per_row_),
         }
 
     def _restore(self, config: dict[str, Any], masker: Masker | None) -> None:
         super()._restore(config, masker)
         self.sampler = sampler_from(config.get("sampler"))
-        self.choice_, self.rounds_ = None, []
+        self.choice_, per_row = None, config.get("per_row")
         self.dropped_, self.decided_ = config.get("dropped", []), config.get("decided", "")
+        self.rounds_ = [Round(**own) for own in config.get("rounds", [])]
+        self.per_row_ = PerRow(**per_row) if per_row else None
 
     def _restored(self, settings: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Fitted]:
         if not self._searches:

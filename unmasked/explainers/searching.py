@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,7 @@ from unmasked.engine.progress import Show
 from unmasked.estimator import checkpoint_file
 from unmasked.masking import Groups, Token
 from unmasked.masklaws import MaskLaw
-from unmasked.metrics import log_likelihoods
+from unmasked.metrics import gain_of, log_likelihoods
 from unmasked.networks import SetMLP, TableSet
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
@@ -39,6 +39,7 @@ _MOST_STAY = 0.9
 _JUDGED = 5000  # held-out rows that what is found is judged by, at most
 _FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
 _ASKED = 5000  # held-out rows that a round is judged by, at most
+_FEW = 4  # held-out rows that cannot be halved
 _TOLD = {"soft": "softened labels", "rest": "more networks"}
 """What learns, beside the number of features."""
 
@@ -60,14 +61,15 @@ class Round:
 class Learned:
     """Networks that learned from some of the features, by random masks.
 
-    train : what they learned from. valid : held-out rows. predicted : of these, with everything
-    shown, (rows, classes).
+    train : what they learned from. soft : whether its labels were softened. valid : held-out rows
+    that judge them. predicted : of these, with everything shown, (rows, classes).
     """
 
     part: Part
     predictor: SetPredictor
     trained: Trained
     train: Data
+    soft: bool
     valid: Data
     predicted: Tensor
 
@@ -88,8 +90,18 @@ class Learned:
 
     def better_than(self, other: Learned) -> bool:
         """Whether they know more of held-out rows, by more than one standard error."""
-        gained = self.logliks - other.logliks
-        return bool(gained.mean() > gained.std() / np.sqrt(len(gained)))
+        gain, error = gain_of(self.logliks - other.logliks)
+        return gain > error
+
+    def after(self, before: Learned) -> Learned:
+        """The same with the history and the time of others that led to them."""
+        return replace(self, trained=self.trained.after(before.trained))
+
+    def rather_than(self, tried: Learned) -> Learned:
+        """The same with the time of others that were tried in vain, or cut short by Ctrl-C."""
+        seconds = self.trained.seconds + tried.trained.seconds
+        trained = replace(self.trained, seconds=seconds, interrupted=tried.interrupted)
+        return replace(self, trained=trained)
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class Judged:
 class PerRow:
     """What choosing for each row is worth, in nats a row on held-out rows, prices paid.
 
-    worth : of the best set for each row, beyond the best single set for all. captured : of what is
+    worth : of a search for each row, beyond the best single set for all. captured : of what is
     shown, beyond the same. error : standard error of ``worth``.
     """
 
@@ -141,15 +153,14 @@ class PerRow:
 
     @classmethod
     def of(cls, fixed: Candidate, own: Candidate, row: Candidate) -> PerRow:
-        """From all three at one λ, as the explainer's own predictor sees them."""
+        """From all three at one λ, as one predictor sees them."""
 
         def gain(one: Candidate) -> NDArray[Any]:
             paid = one.sparsity * (one.fraction - fixed.fraction)
             return one.logliks - fixed.logliks - paid
 
-        worth = gain(row)
-        error = float(worth.std() / np.sqrt(len(worth)))
-        return cls(float(worth.mean()), float(gain(own).mean()), error)
+        worth, error = gain_of(gain(row))
+        return cls(worth, float(gain(own).mean()), error)
 
     def __str__(self) -> str:
         if self.worth < max(LITTLE, self.error):
@@ -199,17 +210,31 @@ class Search:
         part = Part.of(range(self.features), index)
         told: list[Round] = []
         if self.rounds and len(part.features) > defaults.SCREENED:
-            part = Part.of(self._promising[: defaults.SCREENED], self.columns.index)
+            part = Part.of(self._promising[: defaults.SCREENED], index)
             told.append(Round(self.features, len(part.features), None))
         learned = self._probe(part, len(told))
         if len(part.features) > defaults.NARROW:
             learned = self._narrowed(learned, told)
         if not learned.interrupted:
             learned = self._completed(learned)
-        found = self._find(learned, self.prices, self._of(self.valid, learned.part))
+        found = self._find(learned, self.prices, self._of(self.held_out, learned.part))
         kept = set(learned.part.features)
         dropped = [i for i in self._promising if i not in kept] if told else []
         return Searched(learned, found, told, dropped)
+
+    @cached_property
+    def held_out(self) -> Data:
+        """Held-out rows in random order."""
+        order = np.random.default_rng(self.seed).permutation(self.valid.rows)
+        return Data(self.valid.x[order], self.valid.target[order])
+
+    @cached_property
+    def _halves(self) -> tuple[Data, Data]:
+        """Of the held-out rows; the same rows twice where there are hardly any."""
+        x, target = self.held_out.x, self.held_out.target
+        if len(x) < _FEW:
+            return self.held_out, self.held_out
+        return Data(x[::2], target[::2]), Data(x[1::2], target[1::2])
 
     @cached_property
     def _promising(self) -> list[int]:
@@ -221,6 +246,7 @@ class Search:
 
         Useless columns are noise to a network, which surely knows more without them. Where it does
         not, they may be of use: dropping what merely is not missed loses a little in each round.
+        One half of the held-out rows says what to drop, the other whether that helps.
         """
         first = True
         while len(told) < self.rounds and not learned.interrupted:
@@ -228,10 +254,10 @@ class Search:
             if not kept or len(kept) > _MOST_STAY * len(learned.part.features):
                 break
             fewer = self._probe(Part.of(kept, self.columns.index), len(told) + 1)
-            if not fewer.better_than(learned) and not fewer.interrupted:
-                break
+            if not fewer.better_than(learned):
+                return learned.rather_than(fewer)
             told.append(Round(len(learned.part.features), len(kept), learned.loglik))
-            learned, first = fewer, False
+            learned, first = fewer.after(learned), False
         return learned
 
     def _probe(self, part: Part, number: int) -> Learned:
@@ -240,17 +266,20 @@ class Search:
 
     def _completed(self, learned: Learned) -> Learned:
         """The same with all members, and with softened labels where these are better."""
-        train, part, before = learned.train, learned.part, learned
+        train, part = learned.train, learned.part
         predicted = learned.predicted.numpy()
         if may_soften(train) and boosting_adds(train, learned.valid, predicted, self.seed):
             soft = self._learn(part, softened(train, self.seed), (0, _PROBES), "soft")
-            if soft.loglik > learned.loglik or soft.interrupted:
-                learned = soft
+            better = soft.loglik > learned.loglik
+            learned = soft.after(learned) if better else learned.rather_than(soft)
         if learned.interrupted:
             return learned
         more = self._learn(part, learned.train, (_PROBES, defaults.MEMBERS), "rest")
+        if more.interrupted:  # too young to be averaged with the others
+            return learned.rather_than(more)
         members = [*learned.predictor.members, *more.predictor.members]
-        return self._asked(part, members, more.trained.after(before.trained), more.train)
+        trained = more.trained.after(learned.trained)
+        return self._asked(part, members, trained, learned.train, soft=learned.soft)
 
     def _learn(self, part: Part, train: Data, members: tuple[int, int], name: str) -> Learned:
         """Train members from the first number to before the second, on some of the features."""
@@ -268,19 +297,26 @@ class Search:
             show=self.show,
             title=f"{self.title}, {_TOLD.get(name, f'{len(part.features):,} features')}",
         )
-        return self._asked(part, cast(list[TableSet], trained.predictors), trained, train)
+        made = cast(list[TableSet], trained.predictors)
+        return self._asked(part, made, trained, train, soft=name == "soft")
 
     def _asked(
-        self, part: Part, members: Sequence[TableSet], trained: Trained, train: Data
+        self,
+        part: Part,
+        members: Sequence[TableSet],
+        trained: Trained,
+        train: Data,
+        *,
+        soft: bool,
     ) -> Learned:
         """Networks with what they make of held-out rows."""
-        valid = self._of(self.valid, part)
+        valid = self._of(self._halves[1], part)
         some = evenly(valid.rows, _ASKED)
         valid = Data(valid.x[some], valid.target[some])
         device = choose_device(self.device)
         predictor = SetPredictor(members, part.index).to(device)
         predicted = everything_shown(predictor, valid.x.to(device)).cpu()
-        return Learned(part, predictor.to("cpu"), trained, train, valid, predicted)
+        return Learned(part, predictor.to("cpu"), trained, train, soft, valid, predicted)
 
     def _find(
         self, learned: Learned, prices: Sequence[float], valid: Data, *, each_row: bool = True
@@ -297,10 +333,9 @@ class Search:
 
     def judged(self, learned: Learned) -> Judged:
         """Judge what a search finds by rows that it did not see: half by half of the held-out."""
-        valid = self._of(self.valid, learned.part)
-        some = evenly(valid.rows, _JUDGED)
-        halves = [some[::2], some[1::2]] if len(some) > 3 else [some, some]
-        every = [Data(valid.x[own], valid.target[own]) for own in halves]
+        halves = [self._of(half, learned.part) for half in self._halves]
+        some = [evenly(half.rows, _JUDGED // 2) for half in halves]
+        every = [Data(x.x[own], x.target[own]) for x, own in zip(halves, some, strict=True)]
         found = [self._find(learned, self.prices, own) for own in every]
         target = torch.cat([own.target for own in every[::-1]]).numpy()
 
@@ -340,7 +375,7 @@ class Search:
 
     def _kept(self, learned: Learned, *, first: bool) -> list[int]:
         """The features that the trees of the lowest prices show, and some that look promising."""
-        valid = self._of(self.valid, learned.part)
+        valid = self._of(self._halves[0], learned.part)
         found = self._find(learned, sorted(self.prices)[:_TREES], valid, each_row=False)
         shown = torch.cat([choice.logits > 0 for choice in found.context]).any(0)
         kept = {learned.part.features[i] for i in shown.nonzero().flatten().tolist()}
