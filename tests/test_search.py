@@ -28,7 +28,8 @@ from unmasked.search.context import (
     ContextChoice,
     Questions,
     Split,
-    flipped,
+    chances_of,
+    flips,
     grow,
     leaves_of,
     prune,
@@ -39,6 +40,7 @@ from unmasked.search.context import (
 from unmasked.search.find import better_kind, thinned
 from unmasked.search.values import (
     SetPredictor,
+    by_frequency,
     closeness,
     log_likelihoods,
     of_size,
@@ -195,11 +197,61 @@ def test_nothing_that_is_hidden_can_change_a_choice_by_context(seed):
         assert torch.equal(module(torch.where(shown, x, other)), logits)
 
 
-def test_flipped_sets_are_those_of_the_leaves():
-    _, sets, _ = switched()
-    own = flipped(Split(4, 0.0, 0, 1), sets).view(2, 4, 4)
-    for chosen in (0, 1):
-        assert torch.equal(own[chosen] ^ sets[chosen], torch.eye(4, dtype=torch.bool))
+def test_a_flip_shows_or_hides_one_feature():
+    for shown in EVERY:
+        assert torch.equal(flips(shown) ^ shown, torch.eye(4, dtype=torch.bool))
+
+
+def test_chances_are_above_one_half_where_a_feature_pays(predictor, x):
+    """Each leaf's by its own rows alone: gain / (gain + price) of showing, or of not hiding it."""
+    sets, price = EVERY[[9, 3]], 0.01
+    found = chances_of(Split(4, 0.0, 0, 1), predictor, x, sets, price)
+    for leaf, rows in ((0, x[x[:, 4] < 0]), (1, x[x[:, 4] >= 0])):
+        values = set_values(predictor, rows, EVERY).mean(0)
+        for j in range(4):
+            other = sets[leaf].clone()
+            other[j] = ~other[j]
+            at = [int((own == EVERY).all(1).nonzero()) for own in (sets[leaf], other)]
+            gain = values[at[1]] - values[at[0]]
+            gain = (-gain if sets[leaf][j] else gain).clamp_min(0)
+            torch.testing.assert_close(found[leaf, j], gain / (gain + price))
+
+
+def test_as_frequent_sets_come_by_size_and_then_by_their_first_row():
+    """The order of the columns does not matter: both orders give the same sets."""
+    generator = torch.Generator().manual_seed(0)
+    masks = torch.rand(40, 6, generator=generator) < 0.4
+    masks = torch.cat([masks, masks[:5]])
+    found = by_frequency(masks)
+    same = (masks[:, None] == found).all(2)
+    keys = [
+        (-int(same[:, i].sum()), int(own.sum()), int(same[:, i].nonzero()[0]))
+        for i, own in enumerate(found)
+    ]
+    assert keys == sorted(keys)
+    order = torch.randperm(6, generator=generator)
+    assert torch.equal(by_frequency(masks[:, order]), found[:, order])
+
+
+def test_answers_add_up_to_each_threshold_of_columns_of_any_kind():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.stack(
+        [
+            (torch.rand(300, generator=generator) < 0.3).float(),
+            torch.randn(300, generator=generator),
+            torch.ones(300),
+        ],
+        dim=1,
+    )
+    questions = Questions.about(x, (0, 1, 2))
+    assert questions.hot.shape == (300, 2 + 32 + 1)  # no more places than answers
+    weight = torch.randn(300, 2, generator=generator)
+    sums, whole = questions.up_to(questions.hot.T @ weight)
+    torch.testing.assert_close(whole, weight.sum(0).expand(35, 2), atol=1e-4, rtol=0)
+    for place, column in enumerate(questions.column.tolist()):
+        answer = int((questions.column[:place] == column).sum())
+        below = (questions.answers[:, column] <= answer).float()
+        torch.testing.assert_close(sums[place], below @ weight, atol=1e-4, rtol=0)
 
 
 def test_what_does_not_pay_by_the_targets_is_dropped_but_what_was_asked_stays(predictor, x):
@@ -497,8 +549,8 @@ def test_what_choosing_for_each_row_is_worth():
     found = PerRow.of(fixed, own, row)
     assert found.worth == pytest.approx(0.09)
     assert found.captured == pytest.approx(0.04)
-    assert found.error == pytest.approx(0.2 / np.sqrt(2))
-    assert "at most 0.373 nats" in str(found)
+    assert found.error == pytest.approx(0.2)
+    assert "at most 0.490 nats" in str(found)
     assert "worth 0.090 nats" in str(PerRow(0.09, 0.04, 0.01))
     assert "has 0.040" in str(PerRow(0.09, 0.04, 0.01))
 
@@ -559,3 +611,53 @@ def test_boosting_adds_where_networks_know_nothing_and_not_where_they_know_all()
     truth = np.stack([1 - chance, chance], 1)[1000:]
     assert boosting_adds(train, valid, np.full((500, 2), 0.5), seed=0)
     assert not boosting_adds(train, valid, truth, seed=0)
+
+
+@pytest.mark.parametrize("rare", [1, 2])
+def test_a_rare_class_is_softened_too(rare):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 4)).astype(np.float32)
+    label = np.r_[np.zeros(150, int), np.ones(150 - rare, int), np.full(rare, 2)]
+    train = Data(torch.from_numpy(x), torch.eye(3)[label])
+    soft = softened(train, seed=0).target
+    torch.testing.assert_close(soft.sum(1), torch.ones(300))
+    assert ((soft > 0).sum(1) <= 3).all()
+    assert isinstance(boosting_adds(train, train, np.full((300, 3), 1 / 3), seed=0), bool)
+
+
+def test_many_classes_and_one_that_is_nearly_all_are_softened_too():
+    x = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+    many = Data(x, torch.eye(200)[torch.arange(400) % 200])
+    assert softened(many, seed=0).target.shape == (400, 200)
+    nearly_all = Data(x, torch.eye(2)[(torch.arange(400) > 398).long()])
+    soft = softened(nearly_all, seed=0).target
+    torch.testing.assert_close(soft.sum(1), torch.ones(400))
+
+
+def test_a_loaded_search_can_be_fitted_again_and_asked_for_stability(tmp_path):
+    rows = synthetic("S3", 300, seed=0)
+    explainer = RealX(0.1, **QUICK).fit(rows.x, rows.y)
+    explainer.save(tmp_path / "model")
+    loaded = RealX.load(tmp_path / "model")
+    assert loaded.per_row_ == explainer.per_row_ is not None
+    assert loaded.rounds_ == explainer.rounds_
+    loaded.set_params(progress=False, training=Training(epochs=2), random_state=0)
+    found = stability(loaded, rows.x, rows.y, rows=rows.x[:20], seeds=2)
+    assert found.masks.shape == (2, 20, 11)
+    assert loaded.fit(rows.x, rows.y).choice_ is not None
+
+
+def test_what_an_earlier_search_said_is_forgotten():
+    rows = synthetic("S3", 200, seed=0)
+    explainer = RealX(0.1, **QUICK).fit(rows.x, rows.y)
+    explainer.set_params(search=False).fit(rows.x, rows.y)
+    assert (explainer.choice_, explainer.per_row_, explainer.decided_) == (None, None, "")
+
+
+def test_the_rule_of_tolerance_asks_the_search_s_own_networks():
+    rows = synthetic("S3", 300, seed=0)
+    explainer = RealX((0.05, 0.5), choose="tolerance", **QUICK).fit(rows.x, rows.y)
+    own = explainer.predict_proba(rows.x, everything=True).argmax(1) == rows.y
+    assert explainer.full_accuracy_ is not None
+    held_out = own[explainer.split_[1]]
+    assert explainer.full_accuracy_ == pytest.approx(held_out.mean())

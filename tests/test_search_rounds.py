@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from unmasked import RealX, SetMLP, Training
+from unmasked import Patches, RealX, SetMLP, Training
 from unmasked.data import synthetic
 from unmasked.explainers import searching
 from unmasked.search.narrow import Part, PartPredictor, PartSelector
@@ -197,3 +199,39 @@ def test_a_very_wide_table_is_screened_first(monkeypatch):
     last = explanation.probabilities.argsort(1)[0][::-1][part : part + 3]
     assert [explanation.feature_names[i] for i in last] == explainer.dropped_[:3]
     assert ((explanation.probabilities > 0.5) == explanation.masks).all()
+
+
+@pytest.mark.parametrize("better", [False, True])
+def test_a_round_that_is_cut_short_is_kept_only_if_it_is_better(narrow, monkeypatch, better):
+    X, y, _ = wide(300, 0)
+    learn = searching.Search._learn
+
+    def cut_short(self, part, train, members, name):
+        found = learn(self, part, train, members, name)
+        ended = replace(found.trained, interrupted=name == "1")
+        return replace(found, trained=ended)
+
+    monkeypatch.setattr(searching.Search, "_learn", cut_short)
+    monkeypatch.setattr(searching.Search, "_kept", lambda *_, **__: list(range(12)))
+    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: better)
+    monkeypatch.setattr(
+        searching.Search, "_completed", lambda *_: pytest.fail("nothing more is trained")
+    )
+    explainer = RealX(search=True, **QUICK).fit(X, y)
+    assert explainer.interrupted_
+    assert len(explainer.rounds_) == better
+
+
+def test_masks_of_a_grid_are_never_narrowed(narrow):
+    X, y, _ = wide(300, 0, 25)
+    explainer = RealX(search=True, mask_law=Patches((6, 6)), **QUICK).fit(X, y)
+    assert explainer.dropped_ == []
+
+
+def test_labels_are_called_softened_only_where_they_were(narrow, monkeypatch):
+    X, y, _ = wide(150, 0)  # too few to be softened
+    monkeypatch.setattr(searching.Search, "_kept", lambda *_, **__: list(range(12)))
+    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: True)
+    explainer = RealX(search=True, **QUICK).fit(X, y)
+    assert explainer.dropped_
+    assert "softened" not in explainer.decided_

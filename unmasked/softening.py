@@ -67,7 +67,8 @@ def _boosted(
     stops = np.random.default_rng(seed).permutation(len(x)) % _STOPPING == 0
     known = np.unique(label[~stops])
     stops_on = stops & np.isin(label, known)
-    if len(known) < 2 or not stops_on.any():
+    few = 2 * len(known) > len(x)  # rows for each class
+    if few or len(known) < 2 or not stops_on.any():
         return np.tile(target.mean(0, dtype=np.float64), (len(asked), 1))
     model = HistGradientBoostingClassifier(
         learning_rate=0.06, max_iter=400, early_stopping=True, random_state=seed
