@@ -38,6 +38,7 @@ from unmasked.search.context import (
     sets_of,
 )
 from unmasked.search.find import better_kind, thinned
+from unmasked.search.standing_in import _losses, interchangeable
 from unmasked.search.values import (
     SetPredictor,
     by_frequency,
@@ -661,3 +662,59 @@ def test_the_rule_of_tolerance_asks_the_search_s_own_networks():
     assert explainer.full_accuracy_ is not None
     held_out = own[explainer.split_[1]]
     assert explainer.full_accuracy_ == pytest.approx(held_out.mean())
+
+
+# ---------------------------------------------------------------------- what could stand in
+
+
+def test_losses_of_hiding_a_feature_and_of_showing_another_in_its_place(predictor, x):
+    masks = EVERY[[9, 3, 9, 3, 15, 9, 1]]
+    masks[:, 0] = True
+    target = torch.eye(3).double()[[0, 1, 2, 0, 1, 2, 0]]
+    hidden, lost = _losses(predictor, x, target, masks, 0)
+    for row in range(len(x)):
+        own, label = x[row : row + 1], target[row : row + 1]
+        without = masks[row].clone()
+        without[0] = False
+        sets = without.repeat(5, 1)
+        sets[range(1, 5), range(4)] = True
+        value = log_likelihoods(predictor, own, label, torch.cat([masks[row : row + 1], sets]))[0]
+        torch.testing.assert_close(hidden[row], value[0] - value[1])
+        others = ~masks[row]  # that are not shown already
+        torch.testing.assert_close(lost[row][others], (value[0] - value[2:])[others])
+
+
+@pytest.mark.parametrize(
+    ("hiding", "instead", "expected"),
+    [
+        (0.1, 0.0, {0: [1]}),
+        (0.1, 0.03, {}),  # loses something
+        (0.0015, 0.0, {}),  # nobody would miss it
+        (0.0035, 0.0019, {}),  # more than half of what it says
+        (0.0045, 0.0019, {0: [1]}),
+    ],
+)
+def test_when_a_feature_can_stand_for_another(predictor, monkeypatch, hiding, instead, expected):
+    def told(own, x, target, masks, i):
+        rows = torch.ones(len(x), dtype=torch.float64)
+        others = torch.tensor([0.0, instead, 1.0, 1.0], dtype=torch.float64)
+        return hiding * rows, rows[:, None] * others
+
+    monkeypatch.setattr("unmasked.search.standing_in._losses", told)
+    masks = torch.zeros(200, 4, dtype=torch.bool)
+    masks[:100, 0] = masks[:10, 2] = True  # feature 2 in too few rows to be asked about
+    found = interchangeable(predictor, torch.zeros(200, 5), torch.zeros(200, 3), masks)
+    assert found == expected
+    masks[20:100, 1] = True  # shown already where feature 0 is
+    found = interchangeable(predictor, torch.zeros(200, 5), torch.zeros(200, 3), masks)
+    assert 0 not in found
+
+
+def test_copies_of_a_column_are_called_interchangeable(tmp_path):
+    x = np.random.default_rng(0).standard_normal((1500, 3))
+    y = (x[:, 0] + 0.3 * x[:, 2] > 0).astype(int)
+    explainer = RealX(0.2, training=Training(epochs=30), **QUICK).fit(np.c_[x, x[:, 0]], y)
+    (shown,) = {"x1", "x4"} & set(explainer.interchangeable_)
+    assert explainer.interchangeable_[shown] == ["x4" if shown == "x1" else "x1"]
+    explainer.save(tmp_path / "model")
+    assert RealX.load(tmp_path / "model").interchangeable_ == explainer.interchangeable_

@@ -32,14 +32,16 @@ from unmasked.networks import MLP, Factory, SetMLP, TableSet, build
 from unmasked.samplers import BernoulliSampler, RebarBernoulli
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
-from unmasked.search.find import KINDS, Kind
+from unmasked.search.find import KINDS, Kind, evenly
 from unmasked.search.narrow import Part, PartPredictor, PartSelector
+from unmasked.search.standing_in import interchangeable
 from unmasked.search.values import SetPredictor, of_size
 from unmasked.storage import load_weights, sampler_config, sampler_from
 from unmasked.targets import Targets
 
 _SEARCHES = ("auto", "context", "row")
 _OF_ANY_WIDTH = (Bernoulli, UniformSize)  # mask laws that go on where columns were dropped
+_ASKED = 2000  # held-out rows that say which features are interchangeable, at most
 _MEMBERS = "predictor.0.predictor.members."
 _KINDS: dict[Kind, str] = {
     "context": "Features were chosen by the values of others that are shown, under",
@@ -119,7 +121,8 @@ class RealX(Priced):
     choice_ : after a search "context" or "row", else None. decided_ : what was decided for this
         table, in words. dropped_ : the features that the search dropped; rounds_ : in which rounds.
         per_row_ : what choosing for each row is worth to the explainer's own predictor; None
-        without a search.
+        without a search. interchangeable_ : for features that are often shown, those that would
+        say as much in their place, by held-out rows: another seed may show them instead.
 
     Examples
     --------
@@ -136,6 +139,7 @@ class RealX(Priced):
     rounds_: list[Round]
     decided_: str
     per_row_: PerRow | None
+    interchangeable_: dict[str, list[str]]
     _judgement: Judged
     _images = False  # whether pictures came
 
@@ -228,7 +232,7 @@ class RealX(Priced):
 
     def _train(self, train: Data, valid: Data, targets: Targets, seed: int) -> list[int]:
         self.choice_, self.dropped_, self.rounds_, self.decided_ = None, [], [], ""
-        self.per_row_ = None
+        self.per_row_, self.interchangeable_ = None, {}
         if not self._searches:
             return super()._train(train, valid, targets, seed)
         started = time.perf_counter()
@@ -329,7 +333,24 @@ class RealX(Priced):
             self.per_row_ = PerRow.of(judged.fixed[i], own, judged.row[i])
             del self._judgement  # of all held-out rows
             self.decided_ += f" {self.per_row_}"
+            self.interchangeable_ = self._interchangeable(valid)
             logging.getLogger("unmasked").info(self.decided_)
+
+    def _interchangeable(self, valid: Data) -> dict[str, list[str]]:
+        """By the chosen setting, on held-out rows."""
+        own, device = self.settings_[self.chosen_], choose_device(self.device)
+        assert isinstance(own.predictor, PartPredictor)
+        part, predictor = own.predictor.part, own.predictor.predictor.to(device).eval()
+        assert isinstance(own.selector, PartSelector)
+        some = evenly(valid.rows, _ASKED)
+        x = valid.x[some][:, list(part.columns)].to(device)
+        selector = own.selector.selector.to(device)
+        with torch.no_grad():
+            masks = selector(x) > 0
+        found = interchangeable(predictor, x, valid.target[some].to(device), masks)
+        predictor.to("cpu"), selector.to("cpu")
+        names = [self.columns_.features[i] for i in part.features]
+        return {names[i]: [names[j] for j in others] for i, others in found.items()}
 
     def _full_accuracy(self, method: Method, train: Data, valid: Data, seed: int) -> float:
         if self.choice_ is None:
@@ -422,6 +443,7 @@ class RealX(Priced):
             "rounds": [asdict(own) for own in self.rounds_],
             "decided": self.decided_,
             "per_row": None if self.per_row_ is None else asdict(self.per_row_),
+            "interchangeable": self.interchangeable_,
         }
 
     def _restore(self, config: dict[str, Any], masker: Masker | None) -> None:
@@ -431,6 +453,7 @@ class RealX(Priced):
         self.dropped_, self.decided_ = config.get("dropped", []), config.get("decided", "")
         self.rounds_ = [Round(**own) for own in config.get("rounds", [])]
         self.per_row_ = PerRow(**per_row) if per_row else None
+        self.interchangeable_ = config.get("interchangeable", {})
 
     def _restored(self, settings: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Fitted]:
         if not self._searches:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from unmasked.networks import TableSet
 from unmasked.shapes import Float
 
+LEAST = 1e-7
+"""The smallest probability whose logarithm is taken."""
 _NUMBERS = 2**26  # of what is held at once
-_LEAST = 1e-7  # a probability
 _HEAD = 200  # numbers that a head holds for each set, about
 _NARROW, _SHARE = 30, 0.15  # of more features than that, such a share is hidden at once
 
@@ -70,8 +71,8 @@ def closeness(
     full: Float[Tensor, "*rows classes"], shown: Float[Tensor, "*rows classes"]
 ) -> Float[Tensor, "*rows"]:
     """−KL(full ‖ shown): 0 where nothing is lost by hiding the rest."""
-    full = full.clamp_min(_LEAST)
-    return (full * (shown.clamp_min(_LEAST).log() - full.log())).sum(-1)
+    full = full.clamp_min(LEAST)
+    return (full * (shown.clamp_min(LEAST).log() - full.log())).sum(-1)
 
 
 @torch.no_grad()
@@ -93,11 +94,11 @@ def shown_alone(
     size = predictor.rows_at_once(1)
     found = []
     for rows, own in zip(batches(x, size), batches(masks, size), strict=True):
-        found.append(predictor.read(_sums(predictor.terms(rows), own)))
+        found.append(predictor.read(summed(predictor.terms(rows), own)))
     return torch.cat(found)
 
 
-def _sums(terms: Tensor, masks: Tensor) -> Float[Tensor, "members rows n"]:
+def summed(terms: Tensor, masks: Tensor) -> Float[Tensor, "members rows n"]:
     """The terms of what a mask for each row shows, (rows, features), added up."""
     return torch.einsum("mrfn,rf->mrn", terms, masks.to(terms.dtype))
 
@@ -129,7 +130,7 @@ def log_likelihoods(
     parts = []
     for rows, own in zip(batches(x, size), batches(target, size), strict=True):
         answers = _answers(predictor, predictor.terms(rows), sets)
-        parts.append((own[:, None] * answers.clamp_min(_LEAST).log()).sum(-1))
+        parts.append((own[:, None] * answers.clamp_min(LEAST).log()).sum(-1))
     return torch.cat(parts)
 
 
@@ -199,7 +200,7 @@ def of_size(
         found = _walk(predictor, terms, full, _descent(features, size), show=False)[-len(rows) :]
         if size <= _NARROW and size < features:
             forth = _walk(predictor, terms, full, [1] * size, show=True)[-len(rows) :]
-            worth = [closeness(full, predictor.read(_sums(terms, own))) for own in (forth, found)]
+            worth = [closeness(full, predictor.read(summed(terms, own))) for own in (forth, found)]
             found = torch.where((worth[0] >= worth[1])[:, None], forth, found)
         masks.append(found)
         missed.append(_missed(predictor, terms, full, found))
@@ -211,7 +212,7 @@ def _missed(
 ) -> Float[Tensor, "rows features"]:
     """How much closeness is lost where one of the shown features is hidden; 0 of the others."""
     members, count, features, width = terms.shape
-    sums = _sums(terms, masks)
+    sums = summed(terms, masks)
     without = (sums.unsqueeze(2) - terms).reshape(members, count * features, width)
     values = closeness(full[:, None], predictor.read(without).view(count, features, -1))
     lost = closeness(full, predictor.read(sums))[:, None] - values
