@@ -566,11 +566,14 @@ def test_without_a_word_what_can_be_searched_is():
         assert plain.fit(rows.x, rows.y).choice_ is None
 
 
-def test_what_was_decided_is_logged(caplog):
+@pytest.mark.parametrize("progress", ["lines", False])
+def test_what_was_decided_is_said_where_progress_is_shown(progress, capsys):
     rows = synthetic("S1", 200, seed=0)
-    with caplog.at_level("INFO", logger="unmasked"):
-        explainer = RealX(training=Training(epochs=3), progress=False).fit(rows.x, rows.y)
-    assert caplog.messages == [explainer.decided_]
+    explainer = RealX(0.1, training=Training(epochs=3), progress=progress)
+    explainer.fit(rows.x, rows.y)
+    said = capsys.readouterr().err.splitlines()
+    assert (f"REAL-X: {explainer.decided_}" in said) == bool(progress)
+    assert any("searching for the sets of 11 features" in line for line in said) == bool(progress)
 
 
 def test_stability_searches_again(tmp_path):

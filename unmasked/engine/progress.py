@@ -24,6 +24,12 @@ def watched(show: Show) -> bool:
     return show is True
 
 
+def tell(title: str, words: str, show: Show) -> None:
+    """Say something in a line, where progress is shown."""
+    if show == "lines" or watched(show):
+        print(f"{title}: {words}", file=sys.stderr, flush=True)
+
+
 class Shown:
     """A bar of rich's that runs inside ``with``, where there is one."""
 
@@ -119,7 +125,7 @@ class Lines:
             self._say(f"trained in {time.monotonic() - self._began:.0f} s")
 
     def _say(self, words: str) -> None:
-        print(f"{self._title}: {words}", file=sys.stderr, flush=True)
+        tell(self._title, words, "lines")
 
 
 class Interrupt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -19,7 +18,7 @@ from unmasked.columns import Columns, GroupSpec
 from unmasked.data.stored import StoredImages
 from unmasked.engine import Data, Method, Training
 from unmasked.engine.device import choose_device
-from unmasked.engine.progress import Show
+from unmasked.engine.progress import Show, tell
 from unmasked.errors import InputError
 from unmasked.estimator import Table
 from unmasked.explainers.base import Explainer, Fitted
@@ -334,7 +333,7 @@ class RealX(Priced):
             del self._judgement  # of all held-out rows
             self.decided_ += f" {self.per_row_}"
             self.interchangeable_ = self._interchangeable(valid)
-            logging.getLogger("unmasked").info(self.decided_)
+            tell(self.title, self.decided_, self.progress)
 
     def _interchangeable(self, valid: Data) -> dict[str, list[str]]:
         """By the chosen setting, on held-out rows."""

@@ -18,7 +18,7 @@ from unmasked.choosing import Candidate
 from unmasked.columns import Columns
 from unmasked.engine import Data, Settings, Trained, Training, fit, restart_seeds
 from unmasked.engine.device import choose_device
-from unmasked.engine.progress import Show
+from unmasked.engine.progress import Show, tell
 from unmasked.estimator import checkpoint_file
 from unmasked.masking import Groups, Token
 from unmasked.masklaws import MaskLaw
@@ -217,6 +217,8 @@ class Search:
             learned = self._narrowed(learned, told)
         if not learned.interrupted:
             learned = self._completed(learned)
+        count = len(learned.part.features)
+        tell(self.title, f"searching for the sets of {count:,} features to show", self.show)
         found = self._find(learned, self.prices, self._of(self.held_out, learned.part))
         kept = set(learned.part.features)
         dropped = [i for i in self._promising if i not in kept] if told else []
