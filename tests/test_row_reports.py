@@ -16,7 +16,14 @@ from typer.testing import CliRunner
 from unmasked import DataWarning, Explanation, MissingExtra
 from unmasked.cli import app
 from unmasked.evaluation import Scores
-from unmasked.jobs.advice import advice, advice_for_new_rows, edge_sentences, sets_sentences
+from unmasked.explainers.searching import PerRow
+from unmasked.jobs.advice import (
+    advice,
+    advice_for_new_rows,
+    edge_sentences,
+    interchangeable_sentences,
+    sets_sentences,
+)
 from unmasked.jobs.examples import choose_examples, row_cards
 from unmasked.jobs.predictions import (
     Predictions,
@@ -189,7 +196,14 @@ def test_one_choice_for_all_rows_is_said() -> None:
 
 def explainer(chosen: float, *tried: float, restarts: int = 1) -> Any:
     settings = [SimpleNamespace(level=level) for level in tried]
-    return SimpleNamespace(settings_=settings, sparsity_=chosen, restarts=restarts, choice_=None)
+    return SimpleNamespace(
+        settings_=settings,
+        sparsity_=chosen,
+        restarts=restarts,
+        choice_=None,
+        per_row_=None,
+        interchangeable_={},
+    )
 
 
 def test_a_price_at_the_edge_is_named() -> None:
@@ -204,6 +218,28 @@ def test_a_price_at_the_edge_is_named() -> None:
     assert not edge_sentences(explainer(0.1, 0.1), some)
     assert not edge_sentences(explainer(0.1, 0.1, 0.2), Explanation(np.ones((4, 4))))
     assert not edge_sentences(explainer(0.2, 0.1, 0.2), Explanation(np.zeros((4, 4))))
+
+
+def test_features_that_say_the_same_are_named() -> None:
+    found = explainer(0.1, 0.1)
+    assert interchangeable_sentences(found) == []
+    found.interchangeable_ = {"age": ["born", "years", "old", "more"], "sex": ["title"]}
+    (said,) = interchangeable_sentences(found)
+    assert (
+        "where age is replaced by born or years or old, or where sex is replaced by title. " in said
+    )
+    found.interchangeable_ = {f"x{i}": [f"y{i}"] for i in range(8)}
+    (said,) = interchangeable_sentences(found)
+    assert "x4 is replaced by y4 (and 3 more)." in said
+
+
+def test_other_prices_are_no_advice_where_rows_need_no_other_sets() -> None:
+    same = Explanation(np.tile(HALF[1], (5, 1)))
+    found = explainer(0.4, 0.4)
+    found.choice_, found.per_row_ = "context", PerRow(worth=0.001, captured=0.0, error=0.0005)
+    assert advice(same, scores(GAIN, -0.4), found, "y") == []
+    found.per_row_ = PerRow(worth=0.05, captured=0.0, error=0.0005)
+    assert "tell rows apart" in " ".join(advice(same, scores(GAIN, -0.4), found, "y"))
 
 
 def scores(gain: tuple[float, float, float], everything: float, auroc: float = 0.8) -> Scores:

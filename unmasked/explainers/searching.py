@@ -162,8 +162,13 @@ class PerRow:
         worth, error = gain_of(gain(row))
         return cls(worth, float(gain(own).mean()), error)
 
+    @property
+    def little(self) -> bool:
+        """Whether one set for all rows is as good."""
+        return self.worth < max(LITTLE, self.error)
+
     def __str__(self) -> str:
-        if self.worth < max(LITTLE, self.error):
+        if self.little:
             most = max(self.worth + 2 * self.error, 0.0)
             return f"Choosing for each row would gain at most {most:.3f} nats over one set for all."
         return (

@@ -12,6 +12,7 @@ from unmasked.explanation import Explanation
 from unmasked.featuresets import count_sets, names_text, one_set_text, same_for_all
 
 _MOST_SETS = 5  # that results and reports list
+_MOST_TOLD, _MOST_OTHERS = 5, 3  # features that others could replace, and how many of these
 _NEARLY_ALL = 0.95  # share of the rows
 _LITTLE = 0.03  # share of the uncertainty that is there with nothing shown
 _MANY_ROWS = 2000  # of which differences that matter are seen
@@ -48,6 +49,22 @@ def sets_sentences(explanation: Explanation, rows: str) -> list[str]:
         others = len(masks) - int(counts[0])
         return [f"{text}in all but {others:,} of them: nearly one choice for all rows."]
     return [f"{text}in {share:.0%} of them."]
+
+
+def interchangeable_sentences(explainer: RealX) -> list[str]:
+    """Which features could be shown in the place of others, as held-out rows say."""
+    found = list(explainer.interchangeable_.items())
+    if not found:
+        return []
+    told = ", or where ".join(
+        f"{name} is replaced by {' or '.join(own[:_MOST_OTHERS])}"
+        for name, own in found[:_MOST_TOLD]
+    )
+    more = f" (and {len(found) - _MOST_TOLD:,} more)" if len(found) > _MOST_TOLD else ""
+    return [
+        f"Interchangeable: held-out rows lose next to nothing where {told}{more}. Another seed may "
+        "show the other."
+    ]
 
 
 def edge_sentences(explainer: RealX, explanation: Explanation) -> list[str]:
@@ -99,8 +116,8 @@ def _prices(price: float, factors: tuple[float, ...]) -> str:
 def _for_one_set(explanation: Explanation, explainer: RealX) -> list[str]:
     if not same_for_all(explanation.masks):
         return []
-    price = explainer.sparsity_
-    if not price:
+    price, per_row = explainer.sparsity_, explainer.per_row_
+    if not price or (per_row is not None and per_row.little):
         return []
     steps = [
         f"other prices may tell rows apart (--sparsity {_prices(price, (1 / 4, 1 / 2, 2, 4))})"

@@ -37,6 +37,7 @@ from unmasked.jobs.advice import (
     advice,
     advice_for_new_rows,
     edge_sentences,
+    interchangeable_sentences,
     sets_results,
     sets_sentences,
 )
@@ -339,7 +340,13 @@ def _about_search(explainer: RealX) -> dict[str, Any]:
     if explainer.choice_ is None:
         return {}
     rounds = [asdict(own) for own in explainer.rounds_]
-    return {"search": explainer.choice_, "dropped": explainer.dropped_, "rounds": rounds}
+    return {
+        "search": explainer.choice_,
+        "dropped": explainer.dropped_,
+        "rounds": rounds,
+        "per_row": None if explainer.per_row_ is None else asdict(explainer.per_row_),
+        "interchangeable": explainer.interchangeable_,
+    }
 
 
 def _about_outside(trust: pd.DataFrame, what: str) -> str:
@@ -462,6 +469,7 @@ def _summary(explanation: Explanation, scores: Scores, target: str, explainer: R
             f"{len(explainer.dropped_):,} features were dropped before the search, screened out or "
             f"because networks know more without them: {some(explainer.dropped_, 200)}."
         )
+    text += interchangeable_sentences(explainer)
     if not explanation.masks.any():
         text.append("Nothing is shown in any row: the price λ is too high for this table.")
     text += edge_sentences(explainer, explanation)
