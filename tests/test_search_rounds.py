@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import norm
 
 from unmasked import Patches, RealX, SetMLP, Training
 from unmasked.data import synthetic
 from unmasked.explainers import searching
 from unmasked.search.narrow import Part, PartPredictor, PartSelector
-from unmasked.search.screen import best_features, second_moments
+from unmasked.search.screen import best_features, evidence
 from unmasked.search.values import _descent
 
 INDEX = (0, 1, 1, 2, 3, 3)
@@ -48,28 +49,32 @@ def test_networks_of_a_part_see_it_alone_and_show_nothing_else():
 # ---------------------------------------------------------------------- screening
 
 
-def moments_by_hand(x, y):
-    """The largest |z| of each column, one product after the other."""
-    x, y = x - x.mean(0), y - y.mean()
+def evidence_by_hand(x, *ys):
+    """Of each column, one product after the other; p times how many of them there are."""
+    x = x - x.mean(0)
     square = x**2 - (x**2).mean(0)
-    found = np.zeros(x.shape[1])
+    found = []
     for i in range(x.shape[1]):
         others = [v[:, j] for v in (x, square) for j in range(x.shape[1]) if j != i]
-        for terms in (x[:, i], square[:, i], *(x[:, i] * other for other in others)):
-            product = y * terms
-            found[i] = max(found[i], abs(product.sum()) / np.sqrt((product**2).sum()))
+        both = []
+        for terms in ((x[:, i], square[:, i]), [x[:, i] * other for other in others]):
+            products = [(y - y.mean()) * own for y in ys for own in terms]
+            z = max(abs(product.sum()) / np.sqrt((product**2).sum()) for product in products)
+            both.append(-norm.logsf(z) - np.log(2 * len(terms)))
+        found.append(max(both))
     return found
 
 
-def test_second_moments_are_those_counted_by_hand(monkeypatch):
+def test_evidence_is_what_is_counted_by_hand(monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((50, 7))
     y = rng.random(50) < 0.4
     target = torch.from_numpy(np.stack([~y, y], 1).astype(float))
-    expected = moments_by_hand(x, y.astype(float))
-    for block in (500, 3):
+    expected = evidence_by_hand(x, y.astype(float))
+    for block, numbers in ((500, 2**26), (3, 30)):
         monkeypatch.setattr("unmasked.search.screen._BLOCK", block)
-        found = second_moments(torch.from_numpy(x), target)
+        monkeypatch.setattr("unmasked.search.screen._NUMBERS", numbers)
+        found = evidence(torch.from_numpy(x), target)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
@@ -77,16 +82,41 @@ def test_of_several_classes_the_clearest_counts():
     rng = np.random.default_rng(1)
     x, label = rng.standard_normal((60, 4)), rng.integers(0, 3, 60)
     target = torch.from_numpy(np.eye(3)[label])
-    each = [moments_by_hand(x, (label == k).astype(float)) for k in range(3)]
-    found = second_moments(torch.from_numpy(x), target)
-    np.testing.assert_allclose(found, np.max(each, axis=0), rtol=1e-9)
+    expected = evidence_by_hand(x, *((label == k).astype(float) for k in range(3)))
+    found = evidence(torch.from_numpy(x), target)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_many_products_do_not_drown_what_a_column_says_alone():
+    """600 columns, 300 rows, 10 weak effects: noise columns have 1,198 products each."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 600))
+    y = x[:, :10].sum(1) * 0.7 + rng.standard_normal(300) > 0
+    target = torch.from_numpy(np.stack([~y, y], 1).astype(np.float32))
+    kept = best_features(evidence(torch.from_numpy(x).float(), target), range(600))[:60]
+    z = np.abs(((y - y.mean()) @ x) / np.sqrt((y - y.mean()) ** 2 @ x**2))
+    clear = set(np.flatnonzero(z > 2.5)) & set(range(10))
+    assert len(clear) >= 5
+    assert clear <= set(kept)
+
+
+def test_more_rows_speak_of_columns_than_of_pairs(monkeypatch):
+    monkeypatch.setattr("unmasked.search.screen._PRODUCTS", 20 * 6**2)  # 20 rows for pairs
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, 6))
+    y = 0.2 * x[:, 4] + rng.standard_normal(2000) > 0
+    target = torch.from_numpy(np.stack([~y, y], 1).astype(float))
+    scores = evidence(torch.from_numpy(x), target)
+    assert int(scores.argmax()) == 4
+    assert scores[4] > 10
+    assert scores[[0, 1, 2, 3, 5]].max() < 5
 
 
 @pytest.mark.parametrize("name", ["S1", "S2", "S3"])
 def test_screening_finds_products_and_squares_among_many_columns(name):
     """10,000 rows: no true feature is lost with 600 columns, x1 and x2 of S1 neither."""
     rows = synthetic(name, 10_000, seed=2, noise_features=589)
-    scores = second_moments(torch.from_numpy(rows.x).float(), torch.eye(2)[rows.y])
+    scores = evidence(torch.from_numpy(rows.x).float(), torch.eye(2)[rows.y])
     kept = best_features(scores, range(600))[:100]
     assert set(np.flatnonzero(rows.truth.any(0))) <= set(kept)
 

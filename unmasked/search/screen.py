@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -9,39 +10,73 @@ from torch import Tensor
 
 from unmasked.shapes import Float
 
-_PRODUCTS = 2e11  # of rows × columns × columns; of wider tables fewer rows are looked at
+_PRODUCTS = 1e11  # of rows × columns × columns × classes; of wider tables fewer rows are paired
+_NUMBERS = 2**26  # of a table that are looked at at once
 _BLOCK = 500  # columns at once
 _CLASSES = 10  # the most frequent ones
 
 
 @torch.no_grad()
-def second_moments(
+def evidence(
     x: Float[Tensor, "rows columns"], target: Float[Tensor, "rows classes"]
 ) -> Float[Tensor, " columns"]:
-    """How clearly each column goes with a class: alone, squared, or beside one other column.
+    """How surely each column goes with a class: alone, squared, or beside one other column.
 
-    The largest |z| of the means of yx, yx², yxx′ and yxx′², y the class less its share. A product
-    sees what neither of its parts does, such as x1 · x2; of three columns it knows nothing.
+    −log p, in nats, of the largest |z| of the means of yx and yx², or of yxx′ and yxx′² over all
+    other columns x′, whichever is surer, y the class less its share; p is multiplied by how many
+    were looked at, as among many products some are large by chance. A product sees what neither of
+    its parts does, such as x1 · x2; of three columns it knows nothing.
     """
     rows, columns = x.shape
-    some = torch.linspace(0, rows - 1, max(1, min(rows, int(_PRODUCTS / columns**2)))).long()
-    x, target = x[some.to(x.device)], target[some.to(x.device)]
-    x = x - x.mean(0)
+    labels = target.sum(0).argsort(descending=True)[: min(_CLASSES, _needed(target))]
+    y = target[:, labels] - target[:, labels].mean(0)
+    alone = x.new_zeros(columns)
+    mean, spread = x.mean(0), x.var(0, correction=0)
+    for label in range(y.shape[1]):
+        for power in (1, 2):
+            alone = torch.maximum(alone, _alone(x, y[:, label], mean, spread, power))
+    paired = max(1, min(rows, int(_PRODUCTS / (columns**2 * y.shape[1]))))
+    some = torch.linspace(0, rows - 1, paired).long().to(x.device)
+    pairs = _paired(x[some], y[some], mean, spread)
+    return torch.maximum(_surprise(alone, 2), _surprise(pairs, 2 * max(columns - 1, 1)))
+
+
+def _alone(x: Tensor, y: Tensor, mean: Tensor, spread: Tensor, power: int) -> Tensor:
+    """|z| of the mean of y times each column, or its square."""
+    total, squares = torch.zeros_like(mean), torch.zeros_like(mean)
+    for start, stop in _steps(len(x), _NUMBERS // x.shape[1]):
+        part = x[start:stop] - mean
+        part = part if power == 1 else part**2 - spread
+        total += y[start:stop] @ part
+        squares += y[start:stop] ** 2 @ part**2
+    return _z(total, squares)
+
+
+def _paired(x: Tensor, y: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
+    """The largest |z| of the mean of y times each column times another, or its square."""
+    columns = x.shape[1]
     largest = x.new_zeros(columns)
-    for label in target.sum(0).argsort(descending=True)[: min(_CLASSES, _needed(target))]:
-        y = target[:, label] - target[:, label].mean()
-        square = x**2 - (x**2).mean(0)
-        for alone in (x, square):
-            largest = torch.maximum(largest, _z(y @ alone, y**2 @ alone**2))
-        for start in range(0, columns, _BLOCK):
-            block = x[:, start : start + _BLOCK] * y[:, None]  # (rows, block)
-            here = torch.arange(block.shape[1], device=x.device)
-            for other in (x, square):
-                z = _z(block.T @ other, (block**2).T @ other**2)
+    for label in range(y.shape[1]):
+        for start, stop in _steps(columns, _BLOCK):
+            here = torch.arange(stop - start, device=x.device)
+            sums = x.new_zeros(2, 2, stop - start, columns)  # with others and squares: total, z
+            for first, last in _steps(len(x), _NUMBERS // columns):
+                part = x[first:last] - mean
+                block = part[:, start:stop] * y[first:last, label, None]
+                for i, other in enumerate((part, part**2 - spread)):
+                    sums[i, 0] += block.T @ other
+                    sums[i, 1] += (block**2).T @ other**2
+            for total, squares in sums:
+                z = _z(total, squares)
                 z[here, here + start] = 0
-                found = largest[start : start + _BLOCK]
-                largest[start : start + _BLOCK] = torch.maximum(found, z.amax(1))
+                largest[start:stop] = torch.maximum(largest[start:stop], z.amax(1))
     return largest
+
+
+def _steps(count: int, most: int) -> list[tuple[int, int]]:
+    """From 0 to ``count`` in steps of at most so many."""
+    size = max(1, most)
+    return [(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _needed(target: Tensor) -> int:
@@ -51,6 +86,11 @@ def _needed(target: Tensor) -> int:
 
 def _z(total: Tensor, squares: Tensor) -> Tensor:
     return total.abs() / squares.clamp_min(1e-12).sqrt()
+
+
+def _surprise(z: Tensor, looks: int) -> Tensor:
+    """−log of the chance that the largest of so many |z| is as large by chance."""
+    return -(torch.special.log_ndtr(-z.double()) + math.log(2 * looks)).to(z)
 
 
 def best_features(scores: Float[Tensor, " columns"], index: Sequence[int]) -> list[int]:
