@@ -26,8 +26,8 @@ def interchangeable(
 
     Held-out rows judge, by the log-likelihood of ``target``: j can stand for i where, over the rows
     that show i and not j, hiding i surely loses something (by two standard errors, and at least
-    `LITTLE` nats), and showing j in its place loses at most `LITTLE` nats or one standard error,
-    and less than half of that.
+    `LITTLE` nats), and showing j in its place loses, a standard error added, at most `LITTLE` nats
+    or a quarter of that, and less than half of it.
     """
     found: dict[int, list[int]] = {}
     for i in (masks.float().mean(0) >= _OFTEN).nonzero().flatten().tolist():
@@ -43,7 +43,7 @@ def interchangeable(
             if int(free.sum()) < max(_LEAST_ROWS, len(rows) // 2):
                 continue
             loss, error = gain_of(lost[free, j].numpy())
-            if loss <= max(LITTLE, error) and loss < missed / 2:
+            if loss + error <= max(LITTLE, missed / 4) and loss < missed / 2:
                 able[j] = loss
         if able:
             found[i] = sorted(able, key=able.__getitem__)

@@ -110,7 +110,7 @@ def set_values(
     sets: Tensor,  # (sets, features) bool
 ) -> Float[Tensor, "rows sets"]:
     """How near each set brings the prediction to that from everything, for each row."""
-    parts = []
+    parts = [x.new_zeros(0, len(sets))]
     for rows in batches(x, predictor.rows_at_once(len(sets))):
         terms = predictor.terms(rows)
         full = predictor.read(terms.sum(2))
@@ -127,7 +127,7 @@ def log_likelihoods(
 ) -> Float[Tensor, "rows sets"]:
     """Of the targets, from what each set shows."""
     size = predictor.rows_at_once(len(sets))
-    parts = []
+    parts = [x.new_zeros(0, len(sets))]
     for rows, own in zip(batches(x, size), batches(target, size), strict=True):
         answers = _answers(predictor, predictor.terms(rows), sets)
         parts.append((own[:, None] * answers.clamp_min(LEAST).log()).sum(-1))
