@@ -82,6 +82,15 @@ _CHOICES = {
     "`unmasked audit` tests that.",
 }
 """What is said of a search."""
+_PATHS = (
+    "Each point is a trained setting, judged by its own predictor.",
+    "Each point is what one half of the held-out rows finds at a price, judged by the other half.",
+)
+_SAID = (
+    "how probable it is to be shown",
+    "how clearly it pays to show it, above ½ where it does",
+)
+"""Of a trained selector, and of a search."""
 _FEW_ROWS = 100  # are spoken of
 _RARE = 0.1  # a class with a smaller share of the rows is spoken of
 
@@ -496,6 +505,7 @@ def _new_summary(
         f"{rows:,} rows explained at λ = {said_price(explainer, price)}; each shows "
         f"{explanation.sizes.mean():.1f} of the {features} features on average.",
         *sets_sentences(explanation, "row"),
+        *([] if explainer.choice_ is None else [_CHOICES[explainer.choice_]]),
     ]
     if scores is None:
         text.append("They were not evaluated: that needs the true outcomes (--target).")
@@ -585,6 +595,7 @@ def _page(
     counts = pd.concat([split.train[1], split.valid[1], split.test[1]]).value_counts()
     balance = ", ".join(f"{label}: {count:,}" for label, count in counts.items())
     rows = results["split"]
+    searched = explainer.choice_ is not None
     micro = " AUROC is the micro AUROC over all classes." if scores.micro else ""
     sections = [
         Section(
@@ -602,16 +613,16 @@ def _page(
         Section(
             "How much is enough?",
             [f"λ = {explainer.sparsity_:g} was chosen: {explainer.reason_}."],
-            pictures=[(path_plot, "Each point is a trained setting, judged by its own predictor.")],
+            pictures=[(path_plot, _PATHS[searched])],
         ),
         Section(
             "How it was done",
             [
                 f"{path.name}: {rows['train']:,} rows to train on, {rows['valid']:,} to validate, "
                 f"{rows['test']:,} to test. Classes of {target}: {balance}.",
-                "masks.csv holds 1 where a feature is shown, chances.csv how probable it is to be "
-                "shown; the first column of each table is the row's number in yours, from 0, or "
-                "its id. To explain new rows with the fitted explainer:",
+                f"masks.csv holds 1 where a feature is shown, chances.csv {_SAID[searched]}; the "
+                "first column of each table is the row's number in yours, from 0, or its id. To "
+                "explain new rows with the fitted explainer:",
             ],
             code=f"unmasked explain --model {folder} new_rows.csv\n\n# to repeat this report\n"
             f"{results['command']}",
