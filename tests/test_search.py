@@ -380,8 +380,9 @@ def test_a_model_can_be_searched(one_thread):
 
 def test_of_many_rows_some_are_searched(monkeypatch):
     """All limits at work at once: rows to search, to value, to place thresholds by, to judge by."""
-    for name in ("_SEARCHED", "_VALUED", "_PLACED"):
-        monkeypatch.setattr(f"unmasked.search.find.{name}", 30)
+    for name in ("find._SEARCHED", "find._VALUED", "find.PLACED"):
+        monkeypatch.setattr(f"unmasked.search.{name}", 30)
+    monkeypatch.setattr("unmasked.explainers.searching.PLACED", 30)
     monkeypatch.setattr("unmasked.explainers.searching._JUDGED", 20)
     rows = synthetic("S1", 400, seed=0)
     explainer = RealX(search=True, training=Training(epochs=5), **QUICK).fit(rows.x, rows.y)

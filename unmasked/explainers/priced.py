@@ -85,10 +85,11 @@ class Priced(Explainer):
     def explain(
         self, X: Table, *, sparsity: float | None = None, k: int | None = None
     ) -> Explanation:
-        """Select features for each row: one forward pass, in batches of ``batch_size``.
+        """Select features for each row, in batches of ``batch_size``.
 
-        ``sparsity`` picks another λ of the trained path; ``k`` shows exactly so many features of
-        each row, instead of what pays its price.
+        ``sparsity`` picks another λ of the path; ``k`` shows exactly so many features of each row,
+        instead of what pays its price. Where `RealX` searches, ``k`` searches for the best k of
+        each row, whatever ``choice_`` is: that choice may give something away.
         """
         if k is None:
             return self._explain(X, sparsity)

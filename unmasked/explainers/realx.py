@@ -19,7 +19,7 @@ from unmasked.data.stored import StoredImages
 from unmasked.engine import Data, Method, Training
 from unmasked.engine.device import choose_device
 from unmasked.engine.progress import Show, tell
-from unmasked.errors import InputError
+from unmasked.errors import InputError, SavedError
 from unmasked.estimator import Table
 from unmasked.explainers.base import Explainer, Fitted
 from unmasked.explainers.priced import Priced
@@ -49,18 +49,19 @@ _KINDS: dict[Kind, str] = {
 
 
 class RealX(Priced):
-    """REAL-X: for each row, the few features that the prediction rests on, in one forward pass.
+    """REAL-X: for each row, the few features that the prediction rests on.
 
-    A selector network gives each feature a probability of being shown. It maximises
+    A selector says which features of a row are shown. It maximises
     log q(y | what is shown) − λ · (fraction shown), where the predictor q is trained on masks that
     know nothing about the row, by default *random* ones: it cannot learn a code hidden in the
-    choice of features.
+    choice of features. On tables the best sets are searched for under q (``search``); otherwise
+    the selector is a network that is trained by gradients, as in the paper.
 
     Parameters
     ----------
-    sparsity : λ, the price in nats of showing every feature. A number; a list, which trains the
-        whole path as one program and keeps the setting chosen by ``choose``; or "auto", a path of
-        six values that scales with the number of features.
+    sparsity : λ, the price in nats of showing every feature. A number; a list, of which the
+        setting chosen by ``choose`` is kept; or "auto", a path of six values that scales with the
+        number of features.
     choose : how to choose from a path, on validation rows: "one-standard-error" (the sparsest
         within one standard error of the best log-likelihood), "accuracy" (the largest),
         "tolerance" (the sparsest within ``tolerance`` of the accuracy of a model that sees
@@ -90,9 +91,10 @@ class RealX(Priced):
         trains a selector by gradients, as the paper does; True refuses what cannot be searched,
         "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
-        no tree shows, as long as held-out rows are surely predicted better without them. Of more
-        than 200 it looks at the 200 with the largest second moments. ``dropped_`` names them all,
-        those first that screening likes best.
+        no tree shows, as long as held-out rows are predicted better without them. Of more than
+        200 it looks at the 200 that most surely go with a class, alone, squared or times another.
+        ``dropped_`` names those that took no part, those first that screening likes best. With a
+        mask law of your own none are dropped.
     masker : `Token` (default) or `Zero`, or one of your own.
     groups : columns shown or hidden together, as ``{"name": [columns]}`` or a list of lists.
     mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or
@@ -113,7 +115,8 @@ class RealX(Priced):
 
     Attributes
     ----------
-    sparsity_ : the chosen λ. path_ : a DataFrame, one row per λ, on validation rows.
+    sparsity_ : the chosen λ. path_ : a DataFrame, one row per λ, on validation rows; of a search:
+        of what one half of them finds, judged by the other half.
     selector_, predictor_ : the chosen networks. columns_ : names and statistics of the columns.
     classes_, n_features_in_, feature_names_in_ : as in scikit-learn. history_ : training curves.
     interrupted_ : whether Ctrl-C ended training early.
@@ -294,10 +297,12 @@ class RealX(Priced):
         found: list[nn.Module] = []
         for seed in seeds:
             folder = None if self.checkpoint is None else Path(self.checkpoint) / f"seed-{seed}"
-            searched = self._search(train, valid, [level], seed, folder).run()
+            levels = [own.level for own in fitted.settings_]  # what is dropped hangs on them
+            searched = self._search(train, valid, levels, seed, folder).run()
             if searched.learned.interrupted:
                 raise KeyboardInterrupt
-            found += searched.selectors(fitted.choice_, self._sizes[1])
+            selectors = searched.selectors(fitted.choice_, self._sizes[1])
+            found.append(selectors[levels.index(level)])
         return found
 
     def _of_size(self, X: Table, k: int) -> Explanation:
@@ -320,7 +325,8 @@ class RealX(Priced):
         more = more[: max(0, k - len(part.features))]
         shown[:, more] = True
         chances[:, more] = np.linspace(0.509, 0.501, len(more))  # after all that took part
-        return replace(explanation, masks=shown, probabilities=chances)
+        about = {**explanation.about, "search": "row"}  # whatever chooses without k
+        return replace(explanation, masks=shown, probabilities=chances, about=about)
 
     def _choose(
         self, method: Method, train: Data, valid: Data, epochs: list[int], seed: int
@@ -461,6 +467,10 @@ class RealX(Priced):
         dropped = {self.columns_.features.index(name) for name in self.dropped_}
         part = Part.of([i for i in range(features) if i not in dropped], self.columns_.index)
         members = {key.split(".")[4] for key in tensors if key.startswith(_MEMBERS)}
+        if not members:
+            raise SavedError(
+                "the weights have none of the networks that a search asks; fit again and save."
+            )
         assert isinstance(self.columns_, Columns)
         network = cast(SetMLP, self._predictor).bound(part.numeric(self.columns_.numeric))
         built = [build(network, 2 * len(part.columns), len(self.classes_), 0) for _ in members]

@@ -26,15 +26,15 @@ from unmasked.metrics import gain_of, log_likelihoods
 from unmasked.networks import SetMLP, TableSet
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import ContextChoice
-from unmasked.search.find import LITTLE, Found, Kind, better_kind, evenly, find
+from unmasked.search.find import LITTLE, PLACED, Found, Kind, better_kind, evenly, find
 from unmasked.search.narrow import Part, PartSelector
-from unmasked.search.screen import best_features, second_moments
+from unmasked.search.screen import best_features, evidence
 from unmasked.search.values import SetPredictor, everything_shown, shown_alone
 from unmasked.softening import boosting_adds, may_soften, softened
 
 _PROBES = 2  # networks of a round, of those that are trained in the end
 _TREES = 2  # of the lowest prices: what they show is kept
-_SPARED = 20  # features that the first round keeps for their second moments
+_SPARED = 20  # features that the first round keeps because screening likes them
 _MOST_STAY = 0.9
 _JUDGED = 5000  # held-out rows that what is found is judged by, at most
 _FREE = 1e-6  # the price of a feature where λ is 0: what brings less is noise
@@ -165,15 +165,18 @@ class PerRow:
     @property
     def little(self) -> bool:
         """Whether one set for all rows is as good."""
-        return self.worth < max(LITTLE, self.error)
+        return self.worth < max(LITTLE, 2 * self.error)
 
     def __str__(self) -> str:
         if self.little:
             most = max(self.worth + 2 * self.error, 0.0)
-            return f"Choosing for each row would gain at most {most:.3f} nats over one set for all."
+            return (
+                f"By held-out rows choosing for each row would gain at most {most:.3f} nats over "
+                "one set for all."
+            )
         return (
-            f"Choosing for each row is worth {self.worth:.3f} nats over one set for all, of which "
-            f"this choice has {self.captured:.3f}."
+            f"By held-out rows choosing for each row is worth {self.worth:.3f} nats over one set "
+            f"for all, of which this choice has {self.captured:.3f}."
         )
 
 
@@ -245,7 +248,7 @@ class Search:
 
     @cached_property
     def _promising(self) -> list[int]:
-        """All features of the table, the largest second moments first."""
+        """All features of the table, those first that surely go with a class."""
         return self._screen(Part.of(range(self.features), self.columns.index))
 
     def _narrowed(self, learned: Learned, told: list[Round]) -> Learned:
@@ -328,7 +331,8 @@ class Search:
     def _find(
         self, learned: Learned, prices: Sequence[float], valid: Data, *, each_row: bool = True
     ) -> Found:
-        train = self._of(self.train, learned.part)
+        some = evenly(self.train.rows, PLACED)
+        train = self._of(Data(self.train.x[some], self.train.target[some]), learned.part)
         return find(
             learned.predictor,
             (train.x, train.target),
@@ -391,10 +395,10 @@ class Search:
         return sorted(kept)
 
     def _screen(self, part: Part) -> list[int]:
-        """Its features, the largest second moments first."""
+        """Its features, those first that surely go with a class."""
         device = choose_device(self.device)
         rows = self._of(self.train, part)
-        scores = second_moments(rows.x.to(device), rows.target.to(device))
+        scores = evidence(rows.x.to(device), rows.target.to(device))
         return [part.features[i] for i in best_features(scores, part.index)]
 
     def _of(self, rows: Data, part: Part) -> Data:

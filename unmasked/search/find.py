@@ -34,8 +34,14 @@ Kind = Literal["context", "row"]
 KINDS: tuple[Kind, ...] = ("context", "row")
 MOST_SETS = 300
 """Sets that are chosen from."""
-_SEARCHED, _VALUED, _PLACED = 1000, 4000, 20_000  # rows
+PLACED = 20_000
+"""Rows whose targets say where a tree's thresholds lie and what of its sets pays, at the most."""
+_SEARCHED, _VALUED = 1000, 4000  # rows
 _NARROW = 30  # features; of wider tables fewer rows are searched, as each takes longer
+SURE = 1.0
+"""Standard errors that a feature must bring on held-out rows, beside its price."""
+_THINNED, _LEAST = 300_000, 2000  # rows × sets that say what is missed; rows at the least
+_SHARE = 0.05  # of the features that are shown: so many may be dropped at once
 WORTH = 3.0
 """Prices of a feature that a choice by context may lose at the lowest price."""
 SHARE = 0.2
@@ -74,14 +80,14 @@ def find(
     prices : of one feature, in nats. each_row : whether to look for the best set of each row, too.
     """
     predictor = predictor.to(device).eval()
-    some = evenly(len(held_out[0]), _PLACED)
+    some = evenly(len(held_out[0]), PLACED)
     x, target = (part[some].to(device) for part in held_out)
     searched = max(_SEARCHED * _NARROW // max(_NARROW, predictor.features), 100)
     sets = paths(predictor, x[evenly(len(x), searched)])[:MOST_SETS]
     rows = x[evenly(len(x), _VALUED)]
     values = set_values(predictor, rows, sets)
     questions = Questions.about(rows, predictor.index)
-    more = evenly(len(learned[0]), _PLACED)
+    more = evenly(len(learned[0]), PLACED)
     every = torch.cat([learned[0][more].to(device), x])
     targets = torch.cat([learned[1][more].to(device), target])
     context, row, fixed = [], [], []
@@ -137,19 +143,33 @@ def thinned(
 def _thin(
     predictor: SetPredictor, x: Tensor, target: Tensor, shown: Tensor, fixed: set[int], price: float
 ) -> Tensor:
-    """Drop the feature that is missed least, as long as it is worth less than its price."""
+    """Drop the feature that is missed least, as long as it is not surely worth its price.
+
+    Of many a share is dropped at once where it is not missed together either.
+    """
+
+    def worth(sets: Tensor, hidden: int) -> NDArray[np.float64]:
+        """Of showing all, beyond each other set, which hides so many more: below 0 it goes."""
+        some = evenly(len(x), max(_LEAST, _THINNED // len(sets)))
+        logliks = log_likelihoods(predictor, x[some], target[some], sets).double().cpu().numpy()
+        lost = (gain_of(logliks[:, 0] - own) for own in logliks.T[1:])
+        return np.array([loss - max(hidden * price, SURE * error) for loss, error in lost])
+
     while len(x):
         loose = [int(j) for j in shown.nonzero() if int(j) not in fixed]
         if not loose:
             break
         without = shown.repeat(len(loose), 1)
         without[range(len(loose)), loose] = False
-        tried = torch.cat([shown[None], without])
-        means = log_likelihoods(predictor, x, target, tried).mean(0)
-        best = int(means[1:].argmax())
-        if means[0] - means[1 + best] >= price:
+        paid = worth(torch.cat([shown[None], without]), 1)
+        several = paid.argsort()[: max(1, int(_SHARE * len(loose)))]
+        several = several[paid[several] < 0]
+        if not len(several):
             break
-        shown = without[best]
+        fewer = shown & without[several].all(0)
+        if len(several) > 1 and worth(torch.stack([shown, fewer]), len(several))[0] >= 0:
+            fewer = without[several[0]]
+        shown = fewer
     return shown
 
 
@@ -171,7 +191,8 @@ def better_kind(
     - at the lowest price its log-likelihood is worse by more than the price of `WORTH` features,
       and by more than two standard errors; or
     - of what choosing for each row gains over the best single set for all, prices paid, it has less
-      than a `SHARE`: the mean over the prices at which it shows anything.
+      than a `SHARE`, surely (by two standard errors): the mean over the prices at which it shows
+      anything.
 
     context, row, fixed : the same prices in each; ``fixed`` is the best single set for all rows.
     """
@@ -181,10 +202,17 @@ def better_kind(
     if lost > max(WORTH * price, 2 * error):
         return "row"
     shown = [i for i, own in enumerate(context) if own.fraction > 0]
-    gained, has = (sum(_gain(kind[i], fixed[i]) for i in shown) for kind in (row, context))
-    return "row" if gained > LITTLE * len(shown) and has < SHARE * gained else "context"
+    if not shown:
+        return "context"
+    gained, has = (
+        np.mean([_gains(kind[i], fixed[i]) for i in shown], axis=0) for kind in (row, context)
+    )
+    missing, error = gain_of(SHARE * gained - has)
+    return "row" if gained.mean() > LITTLE and missing > 2 * error else "context"
 
 
-def _gain(own: Candidate, other: Candidate) -> float:
-    """Nats of one choice over another at the same price, prices paid."""
-    return own.loglik - other.loglik - own.sparsity * (own.fraction - other.fraction)
+def _gains(own: Candidate, other: Candidate) -> NDArray[np.float64]:
+    """Nats of one choice over another at the same price, prices paid, for each row."""
+    paid = own.sparsity * (own.fraction - other.fraction)
+    gains: NDArray[np.float64] = own.logliks - other.logliks - paid
+    return gains
