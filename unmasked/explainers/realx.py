@@ -84,10 +84,9 @@ class RealX(Priced):
         not seen the rows, wherever it can: for tables with the default masker, no selector or
         sampler of your own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
         that is a `SetMLP` with bins, if any is given. A tree that asks only about features which
-        it shows then decides (``choice_`` is "context"): it cannot give anything away. Where it
-        loses too much on held-out rows, the set is looked for that brings each row's prediction
-        nearest to that from everything ("row"): where it loses three prices of a feature and two
-        standard errors, at the lowest price, or has less than a fifth of what that is worth. False
+        it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
+        loses more than 0.005 nats and one standard error on held-out rows, the set is looked for
+        that brings each row's prediction nearest to that from everything ("row"). False
         trains a selector by gradients, as the paper does; True refuses what cannot be searched,
         "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
@@ -244,7 +243,7 @@ class RealX(Priced):
         learned, self.rounds_ = searched.learned, searched.rounds
         self._judgement = search.judged(learned)
         asked = self.search if self.search in KINDS else None
-        self.choice_ = asked or self._judgement.better(features)
+        self.choice_ = asked or self._judgement.better
         predictor = PartPredictor(learned.predictor, learned.part, len(self.columns_.index))
         self.settings_ = [
             Fitted(level, selector, predictor)

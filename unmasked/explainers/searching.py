@@ -134,9 +134,10 @@ class Judged:
         """Those of one kind."""
         return self.context if kind == "context" else self.row
 
-    def better(self, features: int) -> Kind:
+    @property
+    def better(self) -> Kind:
         """Which kind to keep."""
-        return better_kind(self.context, self.row, self.fixed, features)
+        return better_kind(self.context, self.row)
 
 
 @dataclass(frozen=True)

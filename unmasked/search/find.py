@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,21 +11,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unmasked.choosing import Candidate
+from unmasked.choosing import Candidate, choose
 from unmasked.metrics import gain_of
 from unmasked.search.choice import RowChoice
 from unmasked.search.context import (
     GAIN,
     ContextChoice,
     Questions,
+    Split,
     Tree,
     chances_of,
     grow,
-    inside,
-    leaves_of,
     prune,
     refine,
     renumbered,
+    route,
     sets_of,
 )
 from unmasked.search.values import SetPredictor, log_likelihoods, paths, set_values
@@ -38,14 +38,10 @@ PLACED = 20_000
 """Rows whose targets say where a tree's thresholds lie and what of its sets pays, at the most."""
 _SEARCHED, _VALUED = 1000, 4000  # rows
 _NARROW = 30  # features; of wider tables fewer rows are searched, as each takes longer
-SURE = 1.0
-"""Standard errors that a feature must bring on held-out rows, beside its price."""
 _THINNED, _LEAST = 300_000, 2000  # rows × sets that say what is missed; rows at the least
 _SHARE = 0.05  # of the features that are shown: so many may be dropped at once
-WORTH = 3.0
-"""Prices of a feature that a choice by context may lose at the lowest price."""
-SHARE = 0.2
-"""Of what choosing for each row is worth, the least that a choice by context must have."""
+PROVEN = 0.005
+"""Nats that are lost rather than to choose in a way that may give something away."""
 LITTLE = 0.002
 """Nats that nobody would choose for each row for."""
 
@@ -125,25 +121,47 @@ def placed(
 
 
 def thinned(
-    tree: Tree, predictor: SetPredictor, x: Tensor, target: Tensor, sets: Tensor, price: float
+    tree: Tree,
+    predictor: SetPredictor,
+    x: Tensor,
+    target: Tensor,
+    sets: Tensor,
+    price: float,
+    asked: frozenset[int] = frozenset(),
 ) -> tuple[Tree, Tensor]:
-    """The tree without features that do not pay by the targets of held-out rows, and its own sets.
+    """The tree without what does not pay by the targets of held-out rows, and its own sets.
 
     A predictor believes in what it has overfitted to; these rows do not. What was asked about on
-    the way to a leaf stays, or the choice would not follow from what is shown.
+    the way to a leaf stays, or the choice would not follow from what is shown; a question goes,
+    from the leaves up, where one set for both sides is as good within a standard error.
     """
-    kept = []
-    for asked, chosen in leaves_of(tree):
-        here = inside(asked, x)
-        fixed = {predictor.index[column] for column, _, _ in asked}
-        kept.append(_thin(predictor, x[here], target[here], sets[chosen], fixed, price))
-    return renumbered(tree), torch.stack(kept)
+    if isinstance(tree, int):
+        return 0, _thin(predictor, x, target, sets[tree], asked, price)[None]
+    low = x[:, tree.column] < tree.threshold
+    feature = predictor.index[tree.column]
+    (one, own), (other, more) = (
+        thinned(side, predictor, x[here], target[here], sets, price, asked | {feature})
+        for side, here in ((tree.low, low), (tree.high, ~low))
+    )
+    kept = Split(tree.column, tree.threshold, one, renumbered(other, len(own)))
+    found = torch.cat([own, more])
+    single = _thin(predictor, x, target, found.any(0), asked, price)
+    tried = torch.cat([found, single[None]])
+    utility = log_likelihoods(predictor, x, target, tried).double() - price * tried.sum(1)
+    gains = utility.gather(1, route(kept, x)[:, None]).squeeze(1) - utility[:, -1]
+    gain, error = gain_of(gains.cpu().numpy()) if len(x) else (0.0, 0.0)
+    return (kept, found) if gain > error else (0, single[None])
 
 
 def _thin(
-    predictor: SetPredictor, x: Tensor, target: Tensor, shown: Tensor, fixed: set[int], price: float
+    predictor: SetPredictor,
+    x: Tensor,
+    target: Tensor,
+    shown: Tensor,
+    fixed: Collection[int],
+    price: float,
 ) -> Tensor:
-    """Drop the feature that is missed least, as long as it is not surely worth its price.
+    """Drop the feature that is missed least, as long as it is worth less than its price.
 
     Of many a share is dropped at once where it is not missed together either.
     """
@@ -151,9 +169,9 @@ def _thin(
     def worth(sets: Tensor, hidden: int) -> NDArray[np.float64]:
         """Of showing all, beyond each other set, which hides so many more: below 0 it goes."""
         some = evenly(len(x), max(_LEAST, _THINNED // len(sets)))
-        logliks = log_likelihoods(predictor, x[some], target[some], sets).double().cpu().numpy()
-        lost = (gain_of(logliks[:, 0] - own) for own in logliks.T[1:])
-        return np.array([loss - max(hidden * price, SURE * error) for loss, error in lost])
+        means = log_likelihoods(predictor, x[some], target[some], sets).double().mean(0)
+        worth: NDArray[np.float64] = (means[0] - means[1:] - hidden * price).cpu().numpy()
+        return worth
 
     while len(x):
         loose = [int(j) for j in shown.nonzero() if int(j) not in fixed]
@@ -178,41 +196,14 @@ def evenly(rows: int, most: int) -> NDArray[np.int64]:
     return np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)
 
 
-def better_kind(
-    context: Sequence[Candidate],
-    row: Sequence[Candidate],
-    fixed: Sequence[Candidate],
-    features: int,
-) -> Kind:
-    """Whether to choose by context or for each row, by what held-out rows say at several prices.
+def better_kind(context: list[Candidate], row: list[Candidate]) -> Kind:
+    """Whether to choose by context or for each row, by what held-out rows say.
 
-    A choice by context tells nothing beyond what is shown, so it is kept unless too much is lost:
-
-    - at the lowest price its log-likelihood is worse by more than the price of `WORTH` features,
-      and by more than two standard errors; or
-    - of what choosing for each row gains over the best single set for all, prices paid, it has less
-      than a `SHARE`, surely (by two standard errors): the mean over the prices at which it shows
-      anything.
-
-    context, row, fixed : the same prices in each; ``fixed`` is the best single set for all rows.
+    Of each kind the sparsest setting within one standard error of the best is looked at. A choice
+    by context tells nothing beyond what is shown, so it is kept unless the other predicts better by
+    more than `PROVEN` and than one standard error, after paying for what it shows more.
     """
-    least = int(np.argmin([own.sparsity for own in context]))
-    lost, error = gain_of(row[least].logliks - context[least].logliks)
-    price = context[least].sparsity / features
-    if lost > max(WORTH * price, 2 * error):
-        return "row"
-    shown = [i for i, own in enumerate(context) if own.fraction > 0]
-    if not shown:
-        return "context"
-    gained, has = (
-        np.mean([_gains(kind[i], fixed[i]) for i in shown], axis=0) for kind in (row, context)
-    )
-    missing, error = gain_of(SHARE * gained - has)
-    return "row" if gained.mean() > LITTLE and missing > 2 * error else "context"
-
-
-def _gains(own: Candidate, other: Candidate) -> NDArray[np.float64]:
-    """Nats of one choice over another at the same price, prices paid, for each row."""
-    paid = own.sparsity * (own.fraction - other.fraction)
-    gains: NDArray[np.float64] = own.logliks - other.logliks - paid
-    return gains
+    own, other = (kind[choose(kind, "one-standard-error")[0]] for kind in (context, row))
+    more = max(0.0, other.fraction - own.fraction)
+    gain, error = gain_of(other.logliks - own.logliks - own.sparsity * more)
+    return "row" if gain > max(PROVEN, error) else "context"
