@@ -395,6 +395,31 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+BRIEFLY = ("optimum", "TreeSHAP", "fixed", "random")
+"""Whose log-likelihoods stand beside RealX()'s."""
+
+
+def brief(rows: list[Row]) -> str:
+    """A line for each cell: RealX(), and the log-likelihoods of others beside its own."""
+    heads = ["set", "features", "rows", "ρ", "draws", "TPR", "FDR", "CFSR", "F1", "log-likelihood",
+             *BRIEFLY, "seconds"]  # fmt: skip
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    cells: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
+    for row in rows:
+        cells.setdefault(cell_of(row), {}).setdefault(row["method"], []).append(row)
+    for values, found in cells.items():
+        own = found.get("RealX()", [])
+        if own:
+            figures = [figure(own, key, spread=False) for key in ("tpr", "fdr", "cfsr", "f1")]
+            drawn = {row["seed"] for row in own}
+            others = [[r for r in found.get(m, []) if r["seed"] in drawn] for m in BRIEFLY]
+            logliks = [figure(one, "loglik").replace("-", "−") for one in (own, *others)]
+            cost = f"{np.mean([row['seconds'] for row in own]):.0f}"
+            entries = [*words(Cell(*values)), str(len(own)), *figures, *logliks, cost]
+            lines.append("| " + " | ".join(entries) + " |")
+    return "\n".join(lines)
+
+
 def words(cell: Cell) -> list[str]:
     """A cell's entries in the table."""
     copies = len(relevant(cell.name)) * cell.copies
@@ -406,17 +431,18 @@ def words(cell: Cell) -> list[str]:
     ]
 
 
-def figure(own: list[Row], key: str) -> str:
-    """The mean over seeds, or nothing where there is none."""
+def figure(own: list[Row], key: str, *, spread: bool = True) -> str:
+    """The mean over seeds, or nothing where there is none; ``spread``: F1's, too."""
     found = [row[key] for row in own if key in row]
     if not found or (key == "doubled" and not own[0]["copies"]):
         return ""
     text = f"{np.mean(found):.{DIGITS.get(key, 3)}f}"
-    return f"{text} ± {np.std(found, ddof=1):.3f}" if key == "f1" and len(found) > 1 else text
+    spread = spread and key == "f1" and len(found) > 1
+    return f"{text} ± {np.std(found, ddof=1):.3f}" if spread else text
 
 
 def write(rows: list[Row], args: argparse.Namespace) -> None:
-    """Write results.json and table.md."""
+    """Write results.json, table.md and brief.md."""
     cuda = torch.cuda.is_available()
     facts = {
         "command": " ".join(["python", *sys.argv]),
@@ -428,6 +454,7 @@ def write(rows: list[Row], args: argparse.Namespace) -> None:
     results = json.dumps({**facts, "rows": rows}, indent=1)
     (args.out / "results.json").write_text(results + "\n", encoding="utf-8")
     (args.out / "table.md").write_text(table(rows) + "\n", encoding="utf-8")
+    (args.out / "brief.md").write_text(brief(rows) + "\n", encoding="utf-8")
 
 
 def main() -> None:

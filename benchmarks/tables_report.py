@@ -14,6 +14,7 @@ def report(rows: list[Row]) -> str:
     """Tables: equal k, RealX's own sizes, everything shown, and overlap where it was measured."""
     found = [row for row in rows if "seed" in row]
     parts = [
+        f"RealX at the same k: {tally(found)}",
         "## The same k in every row: log-likelihood under the judge",
         equal(found),
         "## RealX's own sizes",
@@ -25,6 +26,56 @@ def report(rows: list[Row]) -> str:
     if alike:
         parts += ["## What explainers share (Jaccard, mean over rows and pairs)", overlaps(alike)]
     return "\n\n".join(parts)
+
+
+def tally(rows: list[Row]) -> str:
+    """How often RealX is better and worse than others at the same k, by the intervals."""
+    said = []
+    for other in ("TreeSHAP", "fixed"):
+        found = [
+            d
+            for row in rows
+            for d in row["differences"]
+            if (d["of"], d["less"]) == ("RealX", other) and d["k"] != "own"
+        ]
+        better, worse = sum(d["low"] > 0 for d in found), sum(d["high"] < 0 for d in found)
+        said.append(
+            f"surely better than {other} {better} times of {len(found)}, surely worse {worse} times"
+        )
+    return "; ".join(said) + "."
+
+
+def brief(rows: list[Row]) -> str:
+    """A line for each table: RealX beside others at each k, by itself, and the judge."""
+    heads = ["", "rows", "features", "RealX − TreeSHAP", "RealX − fixed", "shown by itself", "sets",
+             "captured", "AUROC of everything: judge, tuned boosting",
+             "log-likelihood", "seconds"]  # fmt: skip
+    lines = []
+    for row in rows:
+        ks = sorted({d["k"] for d in row["differences"] if d["of"] == "RealX" and d["k"] != "own"})
+        (full,) = (f for f in row["figures"] if f["method"] == "everything")
+        tuned = row["boosting"].get("tuned boosting")
+        both = [[f"{one[key]:.3f}" for one in (full, tuned) if one] for key in ("auroc", "loglik")]
+        lines.append(
+            [_name(row), f"{row['rows']:,}", f"{row['features']:,}"]
+            + [_shortly(row, ks, other) for other in ("TreeSHAP", "fixed")]
+            + [f"{row['size']:.1f} ({row['choice']})", f"{row['sets']:,}"]
+            + [_share(row["captured"]["own"]["RealX"])]
+            + [_minus(", ".join(values)) for values in both]
+            + [f"{row['seconds']['RealX, fit']:.0f}"]
+        )
+    return table(heads, lines)
+
+
+def _shortly(row: Row, ks: list[int], other: str) -> str:
+    """Differences at each k without their intervals; bold where these are sure."""
+    found = []
+    for k in ks:
+        for d in row["differences"]:
+            if (d["k"], d["of"], d["less"]) == (k, "RealX", other):
+                sure = d["low"] > 0 or d["high"] < 0
+                found.append(f"**{d['value']:+.3f}**" if sure else f"{d['value']:+.3f}")
+    return _minus(f"k = {', '.join(map(str, ks))}: {', '.join(found)}")
 
 
 def equal(rows: list[Row]) -> str:

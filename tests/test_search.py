@@ -593,8 +593,8 @@ def test_what_choosing_for_each_row_is_worth():
     assert found.captured == pytest.approx(0.04)
     assert found.error == pytest.approx(0.2)
     assert "at most 0.490 nats" in str(found)
-    assert "worth 0.090 nats" in str(PerRow(0.09, 0.04, 0.01))
-    assert "has 0.040" in str(PerRow(0.09, 0.04, 0.01))
+    assert "gains 0.090 nats" in str(PerRow(0.09, 0.04, 0.01))
+    assert "this choice 0.040" in str(PerRow(0.09, 0.04, 0.01))
 
 
 def test_without_a_word_what_can_be_searched_is():

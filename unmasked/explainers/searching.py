@@ -176,8 +176,8 @@ class PerRow:
                 "one set for all."
             )
         return (
-            f"By held-out rows choosing for each row is worth {self.worth:.3f} nats over one set "
-            f"for all, of which this choice has {self.captured:.3f}."
+            f"By held-out rows a search for each row gains {self.worth:.3f} nats over one set for "
+            f"all, and this choice {self.captured:.3f}."
         )
 
 
