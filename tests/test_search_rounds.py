@@ -123,7 +123,8 @@ def test_screening_finds_products_and_squares_among_many_columns(name):
 
 def test_a_feature_is_as_good_as_its_best_column():
     assert best_features(torch.tensor([0.0, 9.0, 1.0, 5.0, 0.0, 2.0]), INDEX) == [1, 2, 3, 0]
-    assert best_features(torch.zeros(6), INDEX) == [0, 1, 2, 3]
+    assert best_features(torch.zeros(6), INDEX) == [0, 2, 1, 3]  # the others have two columns each
+    assert best_features(torch.tensor([-3.0, -1.0, -0.5, 2.0]), range(4)) == [3, 2, 1, 0]
 
 
 def test_all_features_are_hidden_in_the_end():

@@ -49,8 +49,9 @@ class Choice:
 def grow(drawn: copies.Copies, most: int, train: Data, valid: Data, seed: int) -> Trees | None:
     """Boosted trees on at most so many masked copies; None where they would take too long."""
     classes, columns = train.target.shape[1], train.x.shape[1]
-    rows = max(train.rows, valid.rows) * (classes if drawn.soft else 1)
-    count = min(most, drawn.most(train.rows, classes), defaults.copies(rows, columns, classes))
+    larger = max(train.rows, valid.rows)
+    rows = larger * (classes if drawn.soft else 1)
+    count = min(most, drawn.most(larger, classes), defaults.copies(rows, columns, classes))
     if count < 1 or not enough_to_learn(train, valid):
         return None
     return Trees(*copies.learn(defaults.boosting(), drawn, count, train, valid, seed))

@@ -85,13 +85,14 @@ class RealX(Priced):
         sampler of your own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
         that is a `SetMLP` with bins, if any is given. A tree that asks only about features which
         it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
-        loses more than 0.005 nats and one standard error on held-out rows, the set is looked for
-        that brings each row's prediction nearest to that from everything ("row"). False
-        trains a selector by gradients, as the paper does; True refuses what cannot be searched,
-        "context" and "row" too, which decide between the two.
+        loses more than 0.005 nats and one standard error on held-out rows, both at the λ of the
+        rule "one-standard-error", the set is looked for that brings each row's prediction nearest
+        to that from everything ("row"). False trains a selector by gradients, as the paper does;
+        True refuses what cannot be searched, "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
-        no tree shows, as long as held-out rows are predicted better without them. Of more than
-        200 it looks at the 200 that most surely go with a class, alone, squared or times another.
+        no tree of the two lowest prices shows, as long as held-out rows are predicted better
+        without them; the first round spares 20 more that most surely go with a class, alone,
+        squared or times another. Of more than 200 features it looks at the 200 that do so.
         ``dropped_`` names those that took no part, those first that screening likes best. With a
         mask law of your own none are dropped.
     masker : `Token` (default) or `Zero`, or one of your own.
@@ -122,8 +123,9 @@ class RealX(Priced):
     choice_ : after a search "context" or "row", else None. decided_ : what was decided for this
         table, in words. dropped_ : the features that the search dropped; rounds_ : in which rounds.
         per_row_ : what choosing for each row is worth to the explainer's own predictor; None
-        without a search. interchangeable_ : for features that are often shown, those that would
-        say as much in their place, by held-out rows: another seed may show them instead.
+        without a search. interchangeable_ : for features that are often shown, those that in their
+        place keep at least three quarters of what they are worth, by held-out rows: another seed
+        may show them instead.
 
     Examples
     --------
@@ -297,11 +299,10 @@ class RealX(Priced):
         for seed in seeds:
             folder = None if self.checkpoint is None else Path(self.checkpoint) / f"seed-{seed}"
             levels = [own.level for own in fitted.settings_]  # what is dropped hangs on them
-            searched = self._search(train, valid, levels, seed, folder).run()
+            searched = self._search(train, valid, levels, seed, folder).run([level])
             if searched.learned.interrupted:
                 raise KeyboardInterrupt
-            selectors = searched.selectors(fitted.choice_, self._sizes[1])
-            found.append(selectors[levels.index(level)])
+            found += searched.selectors(fitted.choice_, self._sizes[1])
         return found
 
     def _of_size(self, X: Table, k: int) -> Explanation:

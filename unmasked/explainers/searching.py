@@ -172,8 +172,8 @@ class PerRow:
         if self.little:
             most = max(self.worth + 2 * self.error, 0.0)
             return (
-                f"By held-out rows choosing for each row would gain at most {most:.3f} nats over "
-                "one set for all."
+                f"By held-out rows choosing for each row gains at most {most:.3f} nats over one "
+                "set for all."
             )
         return (
             f"By held-out rows a search for each row gains {self.worth:.3f} nats over one set for "
@@ -205,16 +205,22 @@ class Search:
 
     @property
     def prices(self) -> list[float]:
-        """Of one feature."""
-        return [max(level / self.features, _FREE) for level in self.levels]
+        """Of one feature, at each level."""
+        return self._prices(self.levels)
+
+    def _prices(self, levels: Sequence[float]) -> list[float]:
+        return [max(level / self.features, _FREE) for level in levels]
 
     @property
     def features(self) -> int:
         """Of the whole table."""
         return len(self.columns.features)
 
-    def run(self) -> Searched:
-        """Drop what nothing shows, round by round, then search among what is left."""
+    def run(self, levels: Sequence[float] | None = None) -> Searched:
+        """Drop what nothing shows, round by round, then search among what is left.
+
+        levels : those of the search's own that selectors are wanted for; all by default.
+        """
         index = self.columns.index
         part = Part.of(range(self.features), index)
         told: list[Round] = []
@@ -228,7 +234,8 @@ class Search:
             learned = self._completed(learned)
         count = len(learned.part.features)
         tell(self.title, f"searching for the sets of {count:,} features to show", self.show)
-        found = self._find(learned, self.prices, self._of(self.held_out, learned.part))
+        prices = self._prices(self.levels if levels is None else levels)
+        found = self._find(learned, prices, self._of(self.held_out, learned.part))
         kept = set(learned.part.features)
         dropped = [i for i in self._promising if i not in kept] if told else []
         return Searched(learned, found, told, dropped)

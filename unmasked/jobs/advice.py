@@ -62,8 +62,8 @@ def interchangeable_sentences(explainer: RealX) -> list[str]:
     )
     more = f" (and {len(found) - _MOST_TOLD:,} more)" if len(found) > _MOST_TOLD else ""
     return [
-        f"Interchangeable: held-out rows lose next to nothing where {told}{more}. Another seed may "
-        "show the other."
+        f"Interchangeable: held-out rows keep at least three quarters of what a feature is worth "
+        f"where {told}{more}. Another seed may show the other."
     ]
 
 

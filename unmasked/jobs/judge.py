@@ -48,10 +48,11 @@ def doubts(predictions: Predictions, classes: NDArray[Any], learned: Any, target
         for p in (predictions.everything, predictions.shown, np.broadcast_to(shares, truth.shape))
     )
     found = worthless(_paired(full - trivial))
-    if _paired(shown - full - _MUCH * (shown - trivial)).low > 0:
+    lost = _paired(shown - full)
+    if lost.low > 0 and _paired(shown - full - _MUCH * (shown - trivial)).low > 0:
         found.append(
-            f"it predicts {target} worse from everything than from what is shown, by "
-            f"{_paired(shown - full)} nats a row"
+            f"it predicts {target} worse from everything than from what is shown, by {lost} nats "
+            "a row"
         )
     if not found:
         return []

@@ -180,7 +180,7 @@ def _thin(
         without = shown.repeat(len(loose), 1)
         without[range(len(loose)), loose] = False
         paid = worth(torch.cat([shown[None], without]), 1)
-        several = paid.argsort()[: max(1, int(_SHARE * len(loose)))]
+        several = paid.argsort(kind="stable")[: max(1, int(_SHARE * len(loose)))]
         several = several[paid[several] < 0]
         if not len(several):
             break

@@ -94,8 +94,9 @@ def _surprise(z: Tensor, looks: int) -> Tensor:
 
 
 def best_features(scores: Float[Tensor, " columns"], index: Sequence[int]) -> list[int]:
-    """All features, those with the best columns first."""
+    """All features, those with the best columns first; of several columns one is good by chance."""
     owner = torch.tensor(index, device=scores.device)
-    best = scores.new_zeros(max(index) + 1).scatter_reduce(0, owner, scores, "amax")
+    lowest = scores.new_full((max(index) + 1,), -torch.inf)
+    best = lowest.scatter_reduce(0, owner, scores, "amax") - owner.bincount().to(scores).log()
     order: list[int] = best.argsort(descending=True, stable=True).tolist()
     return order
