@@ -278,8 +278,8 @@ def _page(
         Section(
             "How much is enough?",
             [
-                f"REAL-X was trained with {rows} prices λ at once. A higher price shows fewer "
-                "features; the picture shows what that costs."
+                f"REAL-X tried {rows} prices λ. A higher price shows fewer features; the picture "
+                "shows what that costs."
             ],
             pictures=[(path, "AUROC under EVAL-X against the fraction shown, 95% intervals.")],
         ),
