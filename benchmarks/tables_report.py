@@ -38,7 +38,7 @@ def tally(rows: list[Row]) -> str:
             for d in row["differences"]
             if (d["of"], d["less"]) == ("RealX", other) and d["k"] != "own"
         ]
-        better, worse = sum(d["low"] > 0 for d in found), sum(d["high"] < 0 for d in found)
+        better, worse = (sum(_sure(d) * sign > 0 for d in found) for sign in (1, -1))
         said.append(
             f"surely better than {other} {better} times of {len(found)}, surely worse {worse} times"
         )
@@ -73,8 +73,8 @@ def _shortly(row: Row, ks: list[int], other: str) -> str:
     for k in ks:
         for d in row["differences"]:
             if (d["k"], d["of"], d["less"]) == (k, "RealX", other):
-                sure = d["low"] > 0 or d["high"] < 0
-                found.append(f"**{d['value']:+.3f}**" if sure else f"{d['value']:+.3f}")
+                text = f"{d['value']:+.3f}"
+                found.append(f"**{text}**" if _sure(d) else text)
     return _minus(f"k = {', '.join(map(str, ks))}: {', '.join(found)}")
 
 
@@ -175,9 +175,13 @@ def _difference(row: Row, k: float | str, of: str, less: str) -> str:
     for d in row["differences"]:
         if (d["k"], d["of"], d["less"]) == (k, of, less):
             text = f"{d['value']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]"
-            sure = d["low"] > 0 or d["high"] < 0
-            return _minus(f"**{text}**" if sure else text)
+            return _minus(f"**{text}**" if _sure(d) else text)
     return "–"
+
+
+def _sure(difference: Row) -> int:
+    """1 or −1 where the interval lies on one side of 0, else 0."""
+    return int(difference["low"] > 0) - int(difference["high"] < 0)
 
 
 def _both(figure: Row | None) -> str:

@@ -170,8 +170,8 @@ def _thin(
         """Of showing all, beyond each other set, which hides so many more: below 0 it goes."""
         some = evenly(len(x), max(_LEAST, _THINNED // len(sets)))
         means = log_likelihoods(predictor, x[some], target[some], sets).double().mean(0)
-        worth: NDArray[np.float64] = (means[0] - means[1:] - hidden * price).cpu().numpy()
-        return worth
+        found: NDArray[np.float64] = (means[0] - means[1:] - hidden * price).cpu().numpy()
+        return found
 
     while len(x):
         loose = [int(j) for j in shown.nonzero() if int(j) not in fixed]
