@@ -40,7 +40,7 @@ _SEARCHED, _VALUED = 1000, 4000  # rows
 _NARROW = 30  # features; of wider tables fewer rows are searched, as each takes longer
 _THINNED, _LEAST = 300_000, 2000  # rows × sets that say what is missed; rows at the least
 _SHARE = 0.05  # of the features that are shown: so many may be dropped at once
-PROVEN = 0.005
+PROVEN = 0.0075
 """Nats that are lost rather than to choose in a way that may give something away."""
 LITTLE = 0.002
 """Nats that nobody would choose for each row for."""
@@ -200,10 +200,12 @@ def better_kind(context: list[Candidate], row: list[Candidate]) -> Kind:
     """Whether to choose by context or for each row, by what held-out rows say.
 
     Of each kind the sparsest setting within one standard error of the best is looked at. A choice
-    by context tells nothing beyond what is shown, so it is kept unless the other predicts better by
-    more than `PROVEN` and than one standard error, after paying for what it shows more.
+    by context tells nothing beyond what is shown, so it is kept unless the other is better by more
+    than `PROVEN` and than one standard error, after both pay for what they show, at the lowest
+    price that was tried.
     """
     own, other = (kind[choose(kind, "one-standard-error")[0]] for kind in (context, row))
-    more = max(0.0, other.fraction - own.fraction)
-    gain, error = gain_of(other.logliks - own.logliks - own.sparsity * more)
+    price = min(tried.sparsity for tried in context)
+    paid = price * (other.fraction - own.fraction)
+    gain, error = gain_of(other.logliks - own.logliks - paid)
     return "row" if gain > max(PROVEN, error) else "context"
