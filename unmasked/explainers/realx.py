@@ -85,9 +85,9 @@ class RealX(Priced):
         sampler of your own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
         that is a `SetMLP` with bins, if any is given. A tree that asks only about features which
         it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
-        loses more than 0.0075 nats and one standard error on held-out rows, both at the λ of the
-        rule "one-standard-error" and paying the lowest λ for what they show, the set is looked for
-        that brings each row's prediction nearest to that from everything ("row"). False trains a selector by gradients, as the paper does;
+        surely loses more than 0.0075 nats on held-out rows, both at the λ of the rule
+        "one-standard-error" and paying the lowest λ for what they show, the set is looked for that
+        brings each row's prediction nearest to that from everything ("row"). False trains a selector by gradients, as the paper does;
         True refuses what cannot be searched, "context" and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
         no tree of the two lowest prices shows, as long as held-out rows are predicted better

@@ -42,6 +42,7 @@ _THINNED, _LEAST = 300_000, 2000  # rows × sets that say what is missed; rows a
 _SHARE = 0.05  # of the features that are shown: so many may be dropped at once
 PROVEN = 0.0075
 """Nats that are lost rather than to choose in a way that may give something away."""
+_SURE = 1.645  # standard errors: the 95% quantile of a normal distribution
 LITTLE = 0.002
 """Nats that nobody would choose for each row for."""
 
@@ -201,11 +202,11 @@ def better_kind(context: list[Candidate], row: list[Candidate]) -> Kind:
 
     Of each kind the sparsest setting within one standard error of the best is looked at. A choice
     by context tells nothing beyond what is shown, so it is kept unless the other is better by more
-    than `PROVEN` and than one standard error, after both pay for what they show, at the lowest
-    price that was tried.
+    than `PROVEN`, and surely better (one-sided, 95%), after both pay for what they show, at the
+    lowest price that was tried.
     """
     own, other = (kind[choose(kind, "one-standard-error")[0]] for kind in (context, row))
     price = min(tried.sparsity for tried in context)
     paid = price * (other.fraction - own.fraction)
     gain, error = gain_of(other.logliks - own.logliks - paid)
-    return "row" if gain > max(PROVEN, error) else "context"
+    return "row" if gain > max(PROVEN, _SURE * error) else "context"
