@@ -87,8 +87,9 @@ class RealX(Priced):
         it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
         surely loses more than 0.0075 nats on held-out rows, both at the λ of the rule
         "one-standard-error" and paying the lowest λ for what they show, the set is looked for that
-        brings each row's prediction nearest to that from everything ("row"). False trains a selector by gradients, as the paper does;
-        True refuses what cannot be searched, "context" and "row" too, which decide between the two.
+        brings each row's prediction nearest to that from everything ("row"). False trains a
+        selector by gradients, as the paper does; True refuses what cannot be searched, "context"
+        and "row" too, which decide between the two.
     drop : whether a search of more than 30 features first drops, in up to four rounds, those that
         no tree of the two lowest prices shows, as long as held-out rows are predicted better
         without them; the first round spares 20 more that most surely go with a class, alone,

@@ -279,20 +279,21 @@ class Search:
         return learned
 
     def _probe(self, part: Part, number: int) -> Learned:
-        """A few networks on some of the features."""
-        return self._learn(part, self._of(self.train, part), (0, _PROBES), f"{number}")
+        """Networks on some of the features: a few, where others may be dropped."""
+        count = _PROBES if self.features > defaults.NARROW else defaults.MEMBERS
+        return self._learn(part, self._of(self.train, part), (0, count), f"{number}")
 
     def _completed(self, learned: Learned) -> Learned:
         """The same with all members, and with softened labels where these are better."""
         train, part = learned.train, learned.part
-        predicted = learned.predicted.numpy()
+        predicted, count = learned.predicted.numpy(), len(learned.predictor.members)
         if may_soften(train) and boosting_adds(train, learned.valid, predicted, self.seed):
-            soft = self._learn(part, softened(train, self.seed), (0, _PROBES), "soft")
+            soft = self._learn(part, softened(train, self.seed), (0, count), "soft")
             better = soft.loglik > learned.loglik
             learned = soft.after(learned) if better else learned.rather_than(soft)
-        if learned.interrupted:
+        if learned.interrupted or count == defaults.MEMBERS:
             return learned
-        more = self._learn(part, learned.train, (_PROBES, defaults.MEMBERS), "rest")
+        more = self._learn(part, learned.train, (count, defaults.MEMBERS), "rest")
         if more.interrupted:  # too young to be averaged with the others
             return learned.rather_than(more)
         members = [*learned.predictor.members, *more.predictor.members]

@@ -11,6 +11,7 @@ from unmasked.search.values import SetPredictor, set_values
 from unmasked.shapes import Float
 
 _RARE = 1e-4  # share of the rows for which a set that is kept must be right
+_LOOKED = 20  # iterations after which sets that are hardly used are left out
 _SURE = 1e-3  # how far a chance of being shown stays from ½, at the least
 
 
@@ -25,11 +26,16 @@ def habits(
     """
     weights = torch.full_like(utility[0], 1 / utility.shape[1])
     used = torch.arange(utility.shape[1], device=utility.device)
-    for step in range(steps):
-        shares = torch.softmax(utility[:, used] / price + weights[used].log(), dim=1).mean(0)
-        weights = torch.zeros_like(weights).index_copy(0, used, shares)
-        if step % 20 == 19:
-            used = (weights > _RARE / 10).nonzero().squeeze(1)
+    shares, scores = weights, utility / price
+    for step in range(1, steps + 1):
+        before, shares = shares, torch.softmax(scores + shares.log(), dim=1).mean(0)
+        if step % _LOOKED == 0:
+            settled = bool((shares - before).abs().max() < _RARE / 100)
+            more = shares > _RARE / 10
+            used, shares, scores = used[more], shares[more], scores[:, more]
+            if settled:
+                break
+    weights = torch.zeros_like(weights).index_copy(0, used, shares)
     weights = torch.where(weights > _RARE, weights, 0.0)
     return weights / weights.sum()
 

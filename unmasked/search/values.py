@@ -26,6 +26,8 @@ class SetPredictor(nn.Module):
     adds up one term for each shown feature, so the terms of a row are computed once for all sets.
     """
 
+    _order: Tensor  # the inputs of a network, those of one feature beside each other
+
     def __init__(self, members: Sequence[TableSet], index: Sequence[int]) -> None:
         super().__init__()
         self.members = cast(Sequence[TableSet], nn.ModuleList(members))
@@ -34,6 +36,9 @@ class SetPredictor(nn.Module):
         self.width = len(members) * each  # numbers held for one set of one row, about
         self.index = tuple(index)
         self.features = max(index) + 1
+        owner = torch.tensor(self.index, device=members[0].owner.device)[members[0].owner]
+        self.register_buffer("_order", owner.argsort(stable=True), persistent=False)
+        self._counts = owner.bincount(minlength=self.features).tolist()
 
     def forward(self, x: Float[Tensor, "batch inputs"]) -> Float[Tensor, "batch classes"]:
         """Logits of the mean of the members' probabilities."""
@@ -42,16 +47,14 @@ class SetPredictor(nn.Module):
 
     def terms(self, x: Float[Tensor, "rows columns"]) -> Float[Tensor, "members rows features n"]:
         """What each feature of each row adds where it is shown."""
-        owner = torch.tensor(self.index, device=x.device)
         found = []
         for member in self.members:
-            inputs = member.inputs(x, torch.ones_like(x))
-            feature = owner[member.owner]
-            counts = feature.bincount(minlength=self.features).tolist()
-            weight = member.join.weight.T  # (inputs, n)
-            order = torch.split(feature.argsort(stable=True), counts)
-            each = [inputs[:, own] @ weight[own] for own in order]
-            found.append(torch.stack(each, dim=1))
+            inputs = member.inputs(x, torch.ones_like(x))[:, self._order]
+            weight = member.join.weight.T[self._order]  # (inputs, n)
+            parts = zip(
+                torch.split(inputs, self._counts, 1), torch.split(weight, self._counts), strict=True
+            )
+            found.append(torch.stack([own @ several for own, several in parts], dim=1))
         return torch.stack(found)
 
     def read(self, sums: Float[Tensor, "members rows n"]) -> Float[Tensor, "rows classes"]:
