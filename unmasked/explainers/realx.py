@@ -85,7 +85,7 @@ class RealX(Priced):
         sampler of your own, no ``predictor_first``, ``exchange`` or ``restarts``, and a predictor
         that is a `SetMLP` with bins, if any is given. A tree that asks only about features which
         it shows then decides (``choice_`` is "context"): it cannot give anything away. Where that
-        surely loses more than 0.0075 nats on held-out rows, both at the λ of the rule
+        surely loses more than 0.02 nats on held-out rows, both at the λ of the rule
         "one-standard-error" and paying the lowest λ for what they show, the set is looked for that
         brings each row's prediction nearest to that from everything ("row"). False trains a
         selector by gradients, as the paper does; True refuses what cannot be searched, "context"
