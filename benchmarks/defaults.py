@@ -400,24 +400,40 @@ BRIEFLY = ("optimum", "TreeSHAP", "fixed", "random")
 
 
 def brief(rows: list[Row]) -> str:
-    """A line for each cell: RealX(), and the log-likelihoods of others beside its own."""
+    """A line for each cell: RealX(), and the log-likelihoods of others beside its own.
+
+    A draw that two devices measured counts once, on the one that measured more of the cell.
+    """
     heads = ["set", "features", "rows", "ρ", "draws", "TPR", "FDR", "CFSR", "F1", "log-likelihood",
-             *BRIEFLY, "seconds"]  # fmt: skip
+             *BRIEFLY, "seconds: CPU", "GPU"]  # fmt: skip
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     cells: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
     for row in rows:
         cells.setdefault(cell_of(row), {}).setdefault(row["method"], []).append(row)
     for values, found in cells.items():
-        own = found.get("RealX()", [])
-        if own:
+        cpu, gpu = parted(found.get("RealX()", []))
+        fewer, most = sorted((cpu, gpu), key=len)
+        by_draw = {row["seed"]: row for row in [*fewer, *most]}
+        if by_draw:
+            own = list(by_draw.values())
             figures = [figure(own, key, spread=False) for key in ("tpr", "fdr", "cfsr", "f1")]
-            drawn = {row["seed"] for row in own}
-            others = [[r for r in found.get(m, []) if r["seed"] in drawn] for m in BRIEFLY]
+            others = [[r for r in found.get(m, []) if r["seed"] in by_draw] for m in BRIEFLY]
             logliks = [figure(one, "loglik").replace("-", "−") for one in (own, *others)]
-            cost = f"{np.mean([row['seconds'] for row in own]):.0f}"
-            entries = [*words(Cell(*values)), str(len(own)), *figures, *logliks, cost]
+            cost = [seconds_of(part) for part in (cpu, gpu)]
+            entries = [*words(Cell(*values)), str(len(own)), *figures, *logliks, *cost]
             lines.append("| " + " | ".join(entries) + " |")
     return "\n".join(lines)
+
+
+def seconds_of(rows: list[Row]) -> str:
+    """Their mean, or nothing where there are none."""
+    return f"{np.mean([row['seconds'] for row in rows]):.0f}" if rows else ""
+
+
+def parted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Those measured on a CPU, and the others."""
+    cpu = [row for row in rows if row["device"].startswith("cpu")]
+    return cpu, [row for row in rows if row not in cpu]
 
 
 def words(cell: Cell) -> list[str]:

@@ -198,3 +198,18 @@ def test_an_unknown_method_is_refused(command: Callable[..., None], capsys: Any)
     with pytest.raises(SystemExit):
         command("--methods", "RealX(),Shap")
     assert "'Shap'" in capsys.readouterr().err
+
+
+def test_a_draw_of_two_devices_counts_once_in_the_short_table(defaults: Any) -> None:
+    def row(seed: int, device: str, f1: float, seconds: float) -> dict[str, Any]:
+        cell = {"name": "S3", "features": 11, "rows": 100, "correlation": 0.0, "model": False}
+        about = {**cell, "copies": 0, "seed": seed, "method": "RealX()", "device": device}
+        return {**about, "tested": 9, "f1": f1, "seconds": seconds}
+
+    rows = [row(0, "cpu, 1 thread", 0.0, 60.0), row(0, "GPU", 0.5, 2.0), row(1, "GPU", 1.0, 4.0)]
+    entries = [part.strip() for part in defaults.brief(rows).splitlines()[-1].split("|")[1:-1]]
+    assert entries[4] == "2"  # draws
+    assert entries[8] == "0.750"
+    assert entries[-2:] == ["60", "3"]
+    rows = [row(0, "cpu, 1 thread", 0.0, 60.0), row(1, "GPU", 1.0, 4.0)]
+    assert "| 2 |" in defaults.brief(rows)
