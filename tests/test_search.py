@@ -499,6 +499,7 @@ def test_of_very_many_numbers_some_say_where_to_cut():
     values = np.random.default_rng(0).uniform(size=400_000) ** 4
     edges = np.array(bin_edges(values))
     assert edges.tolist() == list(bin_edges(values))
+    assert not set(edges) & set(np.quantile(values, np.linspace(0, 1, 17))[1:-1])
     ranks = np.searchsorted(np.sort(values), edges) / len(values)
     # of 200,000 drawn at random: five standard errors of a rank
     assert np.abs(ranks - np.linspace(0, 1, 17)).max() < 5 * 0.5 / np.sqrt(200_000)

@@ -43,8 +43,9 @@ _SHARE = 0.05  # of the features that are shown: so many may be dropped at once
 PROVEN = 0.02
 """Nats that are lost rather than to choose in a way that may give something away.
 
-A predictor is 0.01 nats from the truth, and a search for each row finds what suits its faults."""
-_SURE = 1.645  # standard errors: the 95% quantile of a normal distribution
+A predictor is 0.01 nats from the truth, and a search for each row finds what suits its faults.
+"""
+_ONE_SIDED = 1.645  # standard errors that a normal distribution exceeds in 5% of draws
 LITTLE = 0.002
 """Nats that nobody would choose for each row for."""
 
@@ -211,4 +212,4 @@ def better_kind(context: list[Candidate], row: list[Candidate]) -> Kind:
     price = min(tried.sparsity for tried in context)
     paid = price * (other.fraction - own.fraction)
     gain, error = gain_of(other.logliks - own.logliks - paid)
-    return "row" if gain > max(PROVEN, _SURE * error) else "context"
+    return "row" if gain > max(PROVEN, _ONE_SIDED * error) else "context"
