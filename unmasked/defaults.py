@@ -16,7 +16,7 @@ from unmasked.samplers import BernoulliSampler, RebarBernoulli
 
 NETWORK = SetMLP(inner=16, embedding=128, activation="gelu", bins=True)
 """What learns from random masks of a table."""
-TRAINING = Training(learning_rate=1e-2, weight_decay=0.3)
+TRAINING = Training(learning_rate=1e-2, weight_decay=0.1)
 """How `NETWORK` is trained."""
 SAMPLER: BernoulliSampler = RebarBernoulli()
 """What a selector learns by, where one is trained."""
