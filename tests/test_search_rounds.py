@@ -175,6 +175,27 @@ def test_dropping_can_be_switched_off(narrow):
     assert explainer.rounds_ == []
 
 
+def test_where_no_tree_shows_anything_the_first_round_keeps_what_screening_likes(
+    narrow, monkeypatch
+):
+    """Networks that know too little for any tree: x1 and x2 of a product are kept all the same."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 30))
+    find = searching.Search._find
+
+    def shows_nothing(self, learned, prices, valid, *, each_row=True):
+        found = find(self, learned, prices, valid, each_row=each_row)
+        for choice in [] if each_row else found.context:
+            choice.logits.fill_(-1.0)
+        return found
+
+    monkeypatch.setattr(searching.Search, "_find", shows_nothing)
+    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: True)
+    explainer = RealX(search=True, **QUICK).fit(x, x[:, 0] * x[:, 1] > 0)
+    assert [(own.features, own.kept) for own in explainer.rounds_] == [(30, 20)]
+    assert not {"x1", "x2"} & set(explainer.dropped_)
+
+
 def test_what_a_drop_costs_too_much_is_undone(narrow, monkeypatch):
     """A round that keeps useless columns alone: they know less, so all come back."""
     X, y, _ = wide(2000, 0, 2)

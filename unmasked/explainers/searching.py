@@ -394,12 +394,15 @@ class Search:
         return masks.cpu().numpy(), predicted.cpu().numpy()
 
     def _kept(self, learned: Learned, *, first: bool) -> list[int]:
-        """The features that the trees of the lowest prices show, and some that look promising."""
+        """The features that the trees of the lowest prices show, and at first some promising ones.
+
+        Among many columns networks may know too little for any tree, but screening already does.
+        """
         valid = self._of(self._halves[0], learned.part)
         found = self._find(learned, sorted(self.prices)[:_TREES], valid, each_row=False)
         shown = torch.cat([choice.logits > 0 for choice in found.context]).any(0)
         kept = {learned.part.features[i] for i in shown.nonzero().flatten().tolist()}
-        if first and kept:
+        if first:
             kept |= set(self._screen(learned.part)[:_SPARED])
         return sorted(kept)
 
