@@ -69,12 +69,12 @@ from numpy.typing import NDArray
 from tables_rivals import trees, tuned_trees
 
 from unmasked import EvalX, RealX
-from unmasked.data import synthetic
-from unmasked.data.synthetic import CONTROL_FLOW, Synthetic
-from unmasked.engine.device import choose_device
+from unmasked.datasets import synthetic
+from unmasked.datasets.synthetic import CONTROL_FLOW, Synthetic
 from unmasked.evaluation import ExactPosterior
 from unmasked.evaluation.evaluator import same_size_masks
 from unmasked.metrics import auroc, kl_divergences, log_likelihoods
+from unmasked.training.device import choose_device
 
 TEST_SEED = 100_000  # test rows are drawn apart from all others
 TESTED = 10_000

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tables_rivals import lime_values, tree_shap
 
-from unmasked.data import synthetic
+from unmasked.datasets import synthetic
 from unmasked.evaluation import ExactPosterior
 from unmasked.metrics import log_likelihoods
 

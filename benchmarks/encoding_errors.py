@@ -34,8 +34,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.tree import DecisionTreeClassifier
 
 from unmasked import synthetic
-from unmasked.data.posterior import posterior
-from unmasked.data.synthetic import CONTROL_FLOW
+from unmasked.datasets.posterior import posterior
+from unmasked.datasets.synthetic import CONTROL_FLOW
 from unmasked.evaluation import encoding_test, network_encoding_test
 
 FIRST_SEED = 1000

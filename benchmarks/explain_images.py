@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from unmasked import RealX, Training
-from unmasked.engine.device import choose_device
+from unmasked.training.device import choose_device
 
 REPEATS = 15
 

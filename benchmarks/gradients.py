@@ -41,12 +41,12 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, softplus
 
 from unmasked import CNN, MLP, EvalX, RealX, Superpixels, Training
-from unmasked.binarysamplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
-from unmasked.data import phantom, synthetic
-from unmasked.data.phantom import truth_of_superpixels
-from unmasked.masking import Masker
-from unmasked.objectives import log_likelihood
-from unmasked.samplers import BernoulliSampler, RebarBernoulli, ScoreBernoulli
+from unmasked.datasets import phantom, synthetic
+from unmasked.datasets.phantom import truth_of_superpixels
+from unmasked.masks.binary_samplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
+from unmasked.masks.maskers import Masker
+from unmasked.masks.samplers import BernoulliSampler, RebarBernoulli, ScoreBernoulli
+from unmasked.training.methods import log_likelihood
 
 SAMPLERS: dict[str, BernoulliSampler] = {
     "REBAR, τ = 0.1": RebarBernoulli(0.1),

@@ -23,20 +23,20 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from unmasked import Superpixels
-from unmasked.data import Films, HeartMasks, chest_xray, heart_masks
+from unmasked.datasets import Films, HeartMasks, chest_xray, heart_masks
 from unmasked.errors import UnmaskedError
-from unmasked.pictures import overlay, png
-from unmasked.report.results import provenance, to_json
-from unmasked.reproduce.heartmeasures import cardiothoracic_ratios, distance_to_outline, overlap
-from unmasked.reproduce.heartplaces import MARGIN, where_selections_lie
-from unmasked.reproduce.hearts import check_hearts
-from unmasked.reproduce.heartsegmenter import (
+from unmasked.io.output_folder import provenance, to_json
+from unmasked.plots.overlays import overlay, png
+from unmasked.reproduce.heart_measures import cardiothoracic_ratios, distance_to_outline, overlap
+from unmasked.reproduce.heart_places import MARGIN, where_selections_lie
+from unmasked.reproduce.heart_segmenter import (
     Anatomy,
     Schooling,
     Segmenter,
     fit_segmenter,
     scores_on,
 )
+from unmasked.reproduce.hearts import check_hearts
 
 CELLS, SHOWN = 16, 32  # a grid of so many lines and columns, of which so many cells are shown
 

@@ -18,9 +18,9 @@ from typing import Annotated, Any
 import typer
 
 from unmasked import network_encoding_test
-from unmasked.data.mnist import mnist
-from unmasked.report.results import provenance, to_json
-from unmasked.reproduce.imagemasks import Selection, read_masks
+from unmasked.datasets.mnist import mnist
+from unmasked.io.output_folder import provenance, to_json
+from unmasked.reproduce.image_figures import Selection, read_masks
 
 
 def wanted(one: Selection) -> bool:

@@ -15,14 +15,14 @@ import argparse
 from pathlib import Path
 
 from unmasked import Superpixels
-from unmasked.data import chest_xray
+from unmasked.cli.workflows.saved import said_path
+from unmasked.datasets import chest_xray
 from unmasked.errors import InputError, UnmaskedError
-from unmasked.jobs.saved import said_path
-from unmasked.report.results import provenance, to_json
+from unmasked.io.output_folder import provenance, to_json
 from unmasked.reproduce.hearts import places_of
-from unmasked.reproduce.imagemasks import read_masks
-from unmasked.reproduce.imageresults import read_results
-from unmasked.reproduce.imagetraining import label_digest
+from unmasked.reproduce.image_figures import read_masks
+from unmasked.reproduce.image_training import label_digest
+from unmasked.reproduce.join import read_results
 
 
 def main(run: Path, nih: Path, masks: Path, out: Path) -> None:

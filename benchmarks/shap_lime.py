@@ -40,11 +40,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from timing import Timed, take_turns
 
 from unmasked import L2X, MLP, EvalX, ExactPosterior, RealX, Training, selection_quality, synthetic
-from unmasked.auditing.cuts import first
-from unmasked.data import Synthetic
-from unmasked.data.synthetic import CONTROL_FLOW
+from unmasked.auditing.matching import first
+from unmasked.datasets import Synthetic
+from unmasked.datasets.synthetic import CONTROL_FLOW
+from unmasked.io.output_folder import all_or_nothing, provenance, to_json
 from unmasked.metrics import auroc_statistic, bootstrap, log_likelihoods, mean_statistic
-from unmasked.report.results import all_or_nothing, provenance, to_json
 
 with warnings.catch_warnings():  # SHAP's import calls what newer matplotlib is about to drop
     warnings.simplefilter("ignore")

@@ -1,8 +1,8 @@
 """All settings of a method as one program against one setting at a time, on one device.
 
 REAL-X on S1, S2 and S3 with the paper's seven λ: 21 settings. Both ways train the same number of
-epochs through `unmasked.engine.fit`, after a warm-up that is not counted; the ratio of the times is
-printed last.
+epochs through `unmasked.training.fit`, after a warm-up that is not counted; the ratio of the times
+is printed last.
 
     python benchmarks/stacked.py [device] [epochs]
 """
@@ -13,9 +13,9 @@ import sys
 import time
 from dataclasses import replace
 
-from unmasked.engine import Settings, fit
 from unmasked.reproduce.recipes import DATASETS, tuned
-from unmasked.reproduce.worlds import data_of, draw_worlds
+from unmasked.reproduce.replicates import data_of, draw_worlds
+from unmasked.training import Settings, fit
 
 
 def main(device: str, epochs: int) -> None:

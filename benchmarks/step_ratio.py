@@ -19,12 +19,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from unmasked import MLP, Token, Training, UniformSize, methods, synthetic
-from unmasked.engine import Data, Settings
-from unmasked.engine.device import flushed_denormals
-from unmasked.engine.optimiser import Optimiser
-from unmasked.engine.program import Program
-from unmasked.engine.step import Stepper
+from unmasked import MLP, Token, Training, UniformSize, synthetic
+from unmasked.training import Data, Settings, methods
+from unmasked.training.device import flushed_denormals
+from unmasked.training.program import Program
+from unmasked.training.step import Optimiser, Stepper
 
 BATCH, FEATURES, WIDTH, CLASSES = 1000, 11, 200, 2
 SELECTOR = [FEATURES, WIDTH, WIDTH, WIDTH, FEATURES]

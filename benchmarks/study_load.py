@@ -39,9 +39,8 @@ from PIL import Image
 
 from unmasked.study.create import Created, create_study
 from unmasked.study.database import open_database
-from unmasked.study.folder import Study, read_study
+from unmasked.study.folder import Study, read_manifest, read_study
 from unmasked.study.guard import form_token
-from unmasked.study.manifest import read_manifest
 from unmasked.study.server import STATIC
 from unmasked.study.serving import free_port
 

@@ -18,10 +18,10 @@ from sklearn.model_selection import train_test_split
 from tables_data import codes, is_text
 
 from unmasked import RealX
-from unmasked.engine.device import choose_device
+from unmasked.explainers.search.screen import PartPredictor
+from unmasked.explainers.search.values import SetPredictor
 from unmasked.metrics import log_likelihoods
-from unmasked.search.narrow import PartPredictor
-from unmasked.search.values import SetPredictor
+from unmasked.training.device import choose_device
 
 ROUNDS = 1000  # trees at most where validation rows stop
 _NUMBERS = 2**27  # held at once while many sets are asked about

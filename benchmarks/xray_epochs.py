@@ -16,11 +16,10 @@ from dataclasses import replace
 
 import torch
 
-from unmasked import methods
-from unmasked.engine import Data, Method, Settings, Training, fit
-from unmasked.masklaws import UniformSize
-from unmasked.reproduce.cxrrecipes import paper
-from unmasked.reproduce.imagerecipes import ImageRecipe
+from unmasked.masks.distributions import UniformSize
+from unmasked.reproduce.cxr_recipes import paper
+from unmasked.reproduce.image_recipes import ImageRecipe
+from unmasked.training import Data, Method, Settings, Training, fit, methods
 
 SIZE = 128
 

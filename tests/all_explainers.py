@@ -13,7 +13,7 @@ from small_tables import (
     SELECTING,
 )
 
-from unmasked.explanation import Explanation
+from unmasked.explanation.explanation import Explanation
 
 PATH = [0.01, 0.3, 3.0]
 Maker = Callable[..., Any]

@@ -10,11 +10,11 @@ from jaxtyping import install_import_hook
 
 install_import_hook(
     [
-        "unmasked.masking",
-        "unmasked.masklaws",
-        "unmasked.samplers",
-        "unmasked.binarysamplers",
-        "unmasked.objectives",
+        "unmasked.masks.maskers",
+        "unmasked.masks.distributions",
+        "unmasked.masks.samplers",
+        "unmasked.masks.binary_samplers",
+        "unmasked.training.methods",
     ],
     "beartype.beartype",
 )
@@ -34,6 +34,6 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_was_said() -> None:
     """What is said once in a process is said once in each test."""
-    memory = sys.modules.get("unmasked.engine.memory")
+    memory = sys.modules.get("unmasked.training.device")
     if memory is not None:
         memory._said.clear()

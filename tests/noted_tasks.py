@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from unmasked.errors import MemoryWarning
-from unmasked.reproduce.imagetraining import Task
-from unmasked.reproduce.training import Place
+from unmasked.reproduce.image_training import Task
+from unmasked.reproduce.replicates import Place
 
 TASKS = (Task("start"), Task("after", "start"), Task("third"), Task("fourth"))
 

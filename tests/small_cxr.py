@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from unmasked.data.chest_xray import ChestXrays
-from unmasked.data.phantom import phantom
-from unmasked.engine import Training
-from unmasked.imagenetworks import CNN, UNet
-from unmasked.networks import MLP
-from unmasked.reproduce.cxr import _films
-from unmasked.reproduce.cxrrecipes import tuned, with_cells
-from unmasked.reproduce.imagerecipes import Evaluation, ImageRecipe
+from unmasked.datasets.chest_xray import ChestXrays
+from unmasked.datasets.phantom import phantom
+from unmasked.networks.images import CNN, UNet
+from unmasked.networks.tables import MLP
+from unmasked.reproduce.cxr_recipes import tuned, with_cells
+from unmasked.reproduce.image_recipes import Evaluation, ImageRecipe
+from unmasked.reproduce.image_sets import _films
+from unmasked.training import Training
 
 SIZE, GRID = 32, 4
 PARTS = [phantom(rows, SIZE, seed) for seed, rows in enumerate((120, 60, 60))]

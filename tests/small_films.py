@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unmasked.data import ChestXrays, Films, chest_xray
+from unmasked.datasets import ChestXrays, Films, chest_xray
 
-reading = importlib.import_module("unmasked.data.films")
-module = importlib.import_module("unmasked.data.chest_xray")  # the package has such a function
+reading = importlib.import_module("unmasked.datasets.films")
+module = importlib.import_module("unmasked.datasets.chest_xray")  # the package has such a function
 
 SIDE = 16
 HEADER = (

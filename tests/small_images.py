@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from unmasked import MLP, RealX, Roar, SubsetCollection, Superpixels, Training
-from unmasked.masking import Masker
+from unmasked.masks.maskers import Masker
 
 RIGHT = 2  # lines 4 to 7, columns 0 to 3: the third cell of a 2 × 2 grid
 GAP = 0.75

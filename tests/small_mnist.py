@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unmasked.data import Images
+from unmasked.datasets import Images
 
 NAMES = (
     "train-images-idx3-ubyte",

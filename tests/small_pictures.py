@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unmasked.data import phantom
-from unmasked.data.picture_folder import find_pictures
+from unmasked.datasets import phantom
+from unmasked.io.image_folder import find_pictures
 
 
 def saved(path: Path, pixels: Any, **options: Any) -> Path:

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unmasked import methods
-from unmasked.engine import Data, Method, Settings, Trained, Training, fit
-from unmasked.masking import Token
-from unmasked.masklaws import Bernoulli
-from unmasked.networks import MLP
-from unmasked.objectives import log_likelihood
+from unmasked.masks.distributions import Bernoulli
+from unmasked.masks.maskers import Token
+from unmasked.networks.tables import MLP
+from unmasked.training import Data, Method, Settings, Trained, Training, fit, methods
+from unmasked.training.methods import log_likelihood
 
 torch.set_num_threads(1)  # networks this small only wait for a second thread
 

@@ -19,9 +19,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from unmasked.study.create import Created, create_study
 from unmasked.study.database import Database, open_database
-from unmasked.study.folder import Study, read_study
+from unmasked.study.folder import Study, read_manifest, read_study
 from unmasked.study.guard import Limits, form_token
-from unmasked.study.manifest import read_manifest
 from unmasked.study.server import make_app
 from unmasked.study.serving import listen, server_config
 

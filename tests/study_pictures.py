@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 from small_studies import CHROMIUM, SECRET, LiveServer
 from study_browsers import drag, launch, saved
 
-from unmasked.study.demo import METHODS, create_demo
+from unmasked.study.power import METHODS, create_demo
 from unmasked.study.serving import free_port
 
 FOLDER = Path(__file__).parents[1] / "docs" / "study"

@@ -16,12 +16,12 @@ from small_audits import FEATURES, QUICK, attributions, code, honest, table
 from small_tables import assert_one_sentence
 
 from unmasked import AuditSettings, Explanation, InputError, audit
-from unmasked.auditing import health as health_module
-from unmasked.auditing import work as work_module
-from unmasked.auditing.greedy import greedy_orders, predictions, rows_within
-from unmasked.auditing.health import BAD, calibration, calibration_band
-from unmasked.auditing.judges import folds_of
+from unmasked.auditing import run as work_module
+from unmasked.auditing import verdicts as health_module
+from unmasked.auditing.evaluators import folds_of
+from unmasked.auditing.queries import greedy_orders, predictions, rows_within
 from unmasked.auditing.svg import Mark, Series, forest, lines
+from unmasked.auditing.verdicts import BAD, calibration, calibration_band
 from unmasked.metrics import log_likelihoods
 
 X, Y = table()

@@ -17,9 +17,8 @@ from small_audits import FEATURES, QUICK, table
 from small_tables import assert_one_sentence
 
 from unmasked import Explanation, InputError, MissingExtra, audit
-from unmasked.auditing.cuts import Audited, Cut, cut
-from unmasked.auditing.matching import match
-from unmasked.auditing.reading import read_all, read_one
+from unmasked.auditing.explanations import read_all, read_one
+from unmasked.auditing.matching import Audited, Cut, cut, match
 
 mpl.use("Agg")
 with warnings.catch_warnings():  # their imports call what newer versions of others dislike

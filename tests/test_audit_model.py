@@ -24,7 +24,7 @@ from small_tables import assert_one_sentence
 from typer.testing import CliRunner
 
 from unmasked import InputError, audit
-from unmasked.auditing.explained import load_model
+from unmasked.auditing.model import load_model
 from unmasked.cli import app
 from unmasked.errors import DataWarning, SavedError
 
@@ -133,7 +133,7 @@ def test_a_finished_test_of_the_prediction_is_read_back_and_belongs_to_its_model
     def asked_again(*_: Any) -> None:
         raise RuntimeError("tested again")
 
-    monkeypatch.setattr("unmasked.auditing.work.encoding_of", asked_again)
+    monkeypatch.setattr("unmasked.auditing.run.encoding_of", asked_again)
     again = audit({"it": PREDICTED}, X, Y, model=ODD, settings=QUICK, checkpoint=tmp_path)
     assert again["it"].prediction.to_dict() == first["it"].prediction.to_dict()
     with pytest.raises(

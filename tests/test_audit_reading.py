@@ -12,9 +12,8 @@ from small_audits import FEATURES, attributions, honest, table
 from small_tables import assert_one_sentence
 
 from unmasked import Explanation, InputError
-from unmasked.auditing.cuts import Cut, cut, first
-from unmasked.auditing.matching import Matched, match
-from unmasked.auditing.reading import Given, check_header, read_all, read_one
+from unmasked.auditing.explanations import Given, check_header, read_all, read_one
+from unmasked.auditing.matching import Cut, Matched, cut, first, match
 
 X, Y = table()
 MASKS = honest()

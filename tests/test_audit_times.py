@@ -15,7 +15,7 @@ from small_tables import assert_one_sentence
 from typer.testing import CliRunner
 
 from unmasked import InputError, audit
-from unmasked.auditing.judges import folds_of, learn_and_stop
+from unmasked.auditing.evaluators import folds_of, learn_and_stop
 from unmasked.cli import app
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -26,11 +26,10 @@ from unmasked import (
     Shift,
     Superpixels,
     Training,
-    methods,
 )
-from unmasked.augmentations import Flattened
-from unmasked.engine import Method, Settings, Trained, loop
-from unmasked.engine.program import Program
+from unmasked.inputs.augment import Flattened
+from unmasked.training import Method, Settings, Trained, loop, methods
+from unmasked.training.program import Program
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

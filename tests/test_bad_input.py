@@ -35,7 +35,7 @@ from unmasked import (
     UnmaskedError,
     Zero,
 )
-from unmasked.engine.optimiser import Optimiser
+from unmasked.training.step import Optimiser
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

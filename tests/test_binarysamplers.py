@@ -23,15 +23,12 @@ from small_tables import assert_one_sentence, quick, rows
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from unmasked import RealX, Zero, methods
-from unmasked.binarysamplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
-from unmasked.engine import Settings
-from unmasked.engine.stack import over_leading
+from unmasked import RealX, Zero
 from unmasked.errors import InputError
-from unmasked.masking import Token
-from unmasked.masklaws import Bernoulli, UniformSize
-from unmasked.reproduce.recipes import preset
-from unmasked.samplers import (
+from unmasked.masks.binary_samplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
+from unmasked.masks.distributions import Bernoulli, UniformSize
+from unmasked.masks.maskers import Token
+from unmasked.masks.samplers import (
     BernoulliSampler,
     ConcreteTopK,
     Draw,
@@ -40,6 +37,9 @@ from unmasked.samplers import (
     ScoreBernoulli,
     log_probability,
 )
+from unmasked.reproduce.recipes import preset
+from unmasked.training import Settings, methods
+from unmasked.training.stack import over_leading
 
 DRAWS = 100_000
 SAMPLERS: dict[str, BernoulliSampler] = {

@@ -14,13 +14,12 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from small_runs import FAST, TINY, data, method, train
 
-from unmasked import methods
-from unmasked.engine import Settings, checkpoint, fit
 from unmasked.errors import OutputError, SavedError
-from unmasked.masking import Groups, Token
-from unmasked.masklaws import Bernoulli, UniformSize
-from unmasked.networks import MLP
-from unmasked.samplers import RebarBernoulli
+from unmasked.masks.distributions import Bernoulli, UniformSize
+from unmasked.masks.maskers import Groups, Token
+from unmasked.masks.samplers import RebarBernoulli
+from unmasked.networks.tables import MLP
+from unmasked.training import Settings, checkpoint, fit, methods
 
 ONE = Settings((0.1,), (0,))
 BRIEF = replace(FAST, epochs=1)

@@ -31,8 +31,8 @@ from small_films import (
     table,
 )
 
-from unmasked.data import ChestXrays, chest_xray
-from unmasked.data import filmlists as lists
+from unmasked.datasets import ChestXrays, chest_xray
+from unmasked.datasets import films as lists
 from unmasked.errors import InputError
 
 

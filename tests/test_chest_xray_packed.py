@@ -32,8 +32,8 @@ from small_films import (
     saved,
 )
 
-from unmasked.data import ChestXrays, Films, HeartMasks, chest_xray, heart_masks
-from unmasked.data import filmlists as lists
+from unmasked.datasets import ChestXrays, Films, HeartMasks, chest_xray, heart_masks
+from unmasked.datasets import films as lists
 from unmasked.errors import DataWarning, InputError
 
 # ---------------------------------------------------------------------- boxes
@@ -343,7 +343,7 @@ def test_masks_that_do_not_exist_are_refused(tmp_path: Path) -> None:
 
 def test_importing_the_data_sets_does_not_load_pictures_or_bars() -> None:
     code = (
-        "import sys, unmasked.data; "
+        "import sys, unmasked.datasets; "
         "print([m for m in ('PIL', 'rich', 'pandas', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from unmasked import __version__
 from unmasked.cli import app
 from unmasked.cli.reproduce import _time
-from unmasked.engine.step import Stepper
-from unmasked.reproduce.rows import Reproduction
+from unmasked.reproduce.judging import Reproduction
+from unmasked.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = [

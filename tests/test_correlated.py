@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import clone
 
-from unmasked.data.posterior import posterior
-from unmasked.data.synthetic import CONTROL_FLOW, synthetic
+from unmasked.datasets.posterior import posterior
+from unmasked.datasets.synthetic import CONTROL_FLOW, synthetic
 from unmasked.errors import InputError
 from unmasked.evaluation import ExactPosterior
 

@@ -12,9 +12,9 @@ import pytest
 from small_tables import loud, quick, rows
 
 from unmasked import PostHoc, RealX, encoding_test, stability
-from unmasked.columns import Columns
-from unmasked.dates import Dates, from_texts, orders
 from unmasked.errors import DataWarning, InputError
+from unmasked.inputs.dates import Dates, from_texts, orders
+from unmasked.inputs.table import Columns
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 COUNT = 80

@@ -17,8 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 from small_tables import assert_one_sentence
 
 from unmasked import Encoding, Explanation, InputError, encoding_test, synthetic
-from unmasked.data.posterior import posterior
-from unmasked.data.synthetic import CONTROL_FLOW
+from unmasked.datasets.posterior import posterior
+from unmasked.datasets.synthetic import CONTROL_FLOW
 from unmasked.evaluation.encoding import forest
 from unmasked.evaluation.encoding.result import judge
 

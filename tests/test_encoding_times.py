@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from small_tables import assert_one_sentence
 
 from unmasked import InputError, encoding_test
-from unmasked.data.tables import as_times, not_before
 from unmasked.evaluation.encoding.result import _worth
 from unmasked.evaluation.encoding.rows import Judged, in_time, other_rows, split, time_numbers
 from unmasked.evaluation.periods import blocks_of, cut_in_time
+from unmasked.io.tables import as_times, not_before
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS = 600

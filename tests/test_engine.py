@@ -22,14 +22,13 @@ from small_runs import (
 )
 from torch import nn
 
-from unmasked import methods
-from unmasked.engine import Data, Method, Settings, Trained, Training, fit, noise
-from unmasked.engine.program import Program
 from unmasked.errors import InputError
-from unmasked.masking import Token
-from unmasked.masklaws import Bernoulli
-from unmasked.networks import build
-from unmasked.objectives import log_likelihood
+from unmasked.masks.distributions import Bernoulli
+from unmasked.masks.maskers import Token
+from unmasked.networks.tables import build
+from unmasked.training import Data, Method, Settings, Trained, Training, fit, methods, noise
+from unmasked.training.methods import log_likelihood
+from unmasked.training.program import Program
 
 # What rounding may grow to in 50 steps. A bias before a BatchNorm has a true gradient of zero;
 # Adam divides the rounding that is there instead (1e-17) by its ε (1e-8) and moves the bias and

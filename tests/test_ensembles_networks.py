@@ -15,11 +15,11 @@ from small_runs import FAST, train
 from small_tables import TINY, assert_one_sentence, mixed, quick, quick_evaluator, rows
 from torch import Tensor, nn
 
-from unmasked import MLP, EvalX, InputError, SetMLP, Token, Zero, methods
-from unmasked.engine import Settings
-from unmasked.engine.stack import Stack
-from unmasked.masklaws import Bernoulli
-from unmasked.networks import build
+from unmasked import MLP, EvalX, InputError, SetMLP, Token, Zero
+from unmasked.masks.distributions import Bernoulli
+from unmasked.networks.tables import build
+from unmasked.training import Settings, methods
+from unmasked.training.stack import Stack
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 MASKS = np.random.default_rng(0).random((80, 4)) < 0.5

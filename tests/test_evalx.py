@@ -27,9 +27,9 @@ from unmasked import (
     UniformSize,
     Zero,
 )
-from unmasked.engine.step import Stepper
+from unmasked.cli.workflows.saved import fitted_whole
 from unmasked.evaluation.evalx import same_size_masks
-from unmasked.jobs.saved import fitted_whole
+from unmasked.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

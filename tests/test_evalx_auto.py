@@ -20,13 +20,13 @@ from unmasked import (
     Training,
     UniformSize,
     Zero,
-    defaults,
 )
-from unmasked.engine import Data
+from unmasked.cli.workflows.saved import fitted_whole
 from unmasked.evaluation import evalx
-from unmasked.evaluation.blend import Asked, Choice
-from unmasked.jobs.saved import fitted_whole
-from unmasked.networks import SetMLP
+from unmasked.evaluation.boosted import Asked, Choice
+from unmasked.explainers import defaults
+from unmasked.networks.tables import SetMLP
+from unmasked.training import Data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BRIEF = Training(epochs=2, batch_size=40)

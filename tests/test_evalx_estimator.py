@@ -37,7 +37,7 @@ from unmasked import (
     Training,
     synthetic,
 )
-from unmasked.evaluation import copies
+from unmasked.evaluation import boosted as copies
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PIPE = make_pipeline(SimpleImputer(add_indicator=True), LogisticRegression())
@@ -353,7 +353,7 @@ def test_only_scikit_learns_own_classes_are_saved_and_loaded(
             evaluator.save(tmp_path / "model")
         assert_one_sentence(got.value)
         with monkeypatch.context() as careless:
-            careless.setattr("unmasked.storage._known_class", lambda name: True)
+            careless.setattr("unmasked.explainers.saving._known_class", lambda name: True)
             evaluator.save(tmp_path / name)
         with pytest.raises(SavedError, match=f"classes of sklearn, .* but holds .*{name}"):
             EvalX.load(tmp_path / name)

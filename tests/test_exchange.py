@@ -13,16 +13,16 @@ import torch
 from small_runs import COLUMNS, FAST, TINY, TINY_BATCH, data, exchanged, method, train
 from torch import Tensor, nn
 
-from unmasked import RealX, methods
-from unmasked.engine import Data, Training, loop
-from unmasked.engine.method import Exchanged, Learner, Method, Random, Settings
-from unmasked.engine.program import Program
-from unmasked.engine.rows import Batch
+from unmasked import RealX
 from unmasked.errors import InputError
-from unmasked.masking import Token
-from unmasked.masklaws import Bernoulli
-from unmasked.networks import MLP
-from unmasked.samplers import ConcreteTopK
+from unmasked.masks.distributions import Bernoulli
+from unmasked.masks.maskers import Token
+from unmasked.masks.samplers import ConcreteTopK
+from unmasked.networks.tables import MLP
+from unmasked.training import Data, Training, loop, methods
+from unmasked.training.method import Exchanged, Learner, Method, Random, Settings
+from unmasked.training.program import Program
+from unmasked.training.rows import Batch
 
 ONE = Settings((0.1,), (0,))
 

@@ -25,12 +25,12 @@ from typer.testing import CliRunner
 
 from unmasked import EvalX, Explanation, RealX
 from unmasked.cli import app
-from unmasked.data.picture_folder import find_pictures, read_pictures
+from unmasked.cli.workflows import image_files
+from unmasked.cli.workflows.image_checks import default_superpixels, default_training, networks
+from unmasked.cli.workflows.image_files import plain_names
 from unmasked.errors import InputError
-from unmasked.imagenetworks import CNN, UNet, _folded
-from unmasked.jobs import imagefiles
-from unmasked.jobs.imagefiles import plain_names
-from unmasked.jobs.imageparts import default_superpixels, default_training, networks
+from unmasked.io.image_folder import find_pictures, read_pictures
+from unmasked.networks.images import CNN, UNet, _folded
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -210,7 +210,7 @@ def test_the_study_manifest_belongs_to_its_files(explained):
 
 
 def test_the_study_command_reads_the_manifest(explained):
-    manifest = pytest.importorskip("unmasked.study.manifest", reason="there is no study command")
+    manifest = pytest.importorskip("unmasked.study.folder", reason="there is no study command")
     cases = manifest.read_manifest(manifest.find_manifest(explained))
     assert len(cases) == json.loads((explained / "results.json").read_text())["study_cases"]
     assert {tuple(case.masks) for case in cases} == {("REAL-X", "random masks")}
@@ -269,14 +269,14 @@ def test_new_pictures_with_a_saved_model(explained, place, tmp_path):
 def test_a_disk_that_fills_while_pictures_are_drawn_is_told(explained, tmp_path, monkeypatch):
     """They are drawn by several threads; what one meets is told, and nothing is left."""
     write_films(tmp_path / "new", 9)
-    drawn = imagefiles.png
+    drawn = image_files.png
 
     def full(rgb):
         if threading.current_thread() is not threading.main_thread():
             raise OSError(28, "No space left on device")
         return drawn(rgb)  # the gallery's and the study's
 
-    monkeypatch.setattr(imagefiles, "png", full)
+    monkeypatch.setattr(image_files, "png", full)
     out = tmp_path / "out"
     message = refused(tmp_path / "new", "--model", explained, "--out", out, "--device", "cpu")
     assert "cannot be written" in message

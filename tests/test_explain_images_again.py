@@ -15,9 +15,9 @@ from PIL import Image
 from small_pictures import write_films, write_labels
 
 from unmasked import EvalX
+from unmasked.cli.workflows import explain_images as job
+from unmasked.cli.workflows.advice import over_random
 from unmasked.evaluation import Scores
-from unmasked.jobs import images as job
-from unmasked.jobs.verdicts import over_random
 from unmasked.metrics import Interval
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -13,10 +13,10 @@ from small_pictures import write_films, write_labels
 
 from unmasked import EvalX
 from unmasked.cli.common import only_run
-from unmasked.data.picturelabels import Skipped
-from unmasked.jobs import images as job
-from unmasked.jobs.imagefiles import plain_names
-from unmasked.jobs.imagewords import class_sentences, skipped_sentences
+from unmasked.cli.workflows import explain_images as job
+from unmasked.cli.workflows.image_files import plain_names
+from unmasked.cli.workflows.image_text import class_sentences, skipped_sentences
+from unmasked.io.image_lists import Skipped
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

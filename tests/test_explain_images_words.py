@@ -14,10 +14,15 @@ from PIL import Image
 from small_pictures import write_films, write_labels
 
 from unmasked import RealX
-from unmasked.data.picture_folder import PictureFolder, find_pictures, read_pictures
+from unmasked.cli.workflows.image_text import (
+    dark_sentences,
+    shape_sentences,
+    summary_of,
+    summary_of_new,
+)
 from unmasked.evaluation import Scores
-from unmasked.explanation import Explanation
-from unmasked.jobs.imagewords import dark_sentences, shape_sentences, summary_of, summary_of_new
+from unmasked.explanation.explanation import Explanation
+from unmasked.io.image_folder import PictureFolder, find_pictures, read_pictures
 from unmasked.metrics import Interval
 
 pytestmark = pytest.mark.usefixtures("one_thread")

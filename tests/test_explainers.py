@@ -25,13 +25,9 @@ from small_tables import (
 )
 from torch import Tensor, nn
 
-from unmasked import (
-    DataWarning,
-    InputError,
-    Zero,
-)
-from unmasked.engine import restart_seeds
+from unmasked import DataWarning, InputError, Zero
 from unmasked.explainers import base
+from unmasked.training import restart_seeds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

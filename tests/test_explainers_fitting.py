@@ -26,21 +26,10 @@ from small_tables import (
 )
 from torch import Tensor
 
-from unmasked import (
-    L2X,
-    MLP,
-    BaseX,
-    Bernoulli,
-    Full,
-    Invase,
-    Masker,
-    RealX,
-    Training,
-    UniformSize,
-)
-from unmasked.engine import loop
-from unmasked.engine.program import Program
-from unmasked.sparsity import AUTO_PRICES
+from unmasked import L2X, MLP, BaseX, Bernoulli, Full, Invase, Masker, RealX, Training, UniformSize
+from unmasked.explainers.path import AUTO_PRICES
+from unmasked.training import loop
+from unmasked.training.program import Program
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

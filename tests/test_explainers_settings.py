@@ -18,14 +18,10 @@ from small_tables import (
     rows,
 )
 
-from unmasked import (
-    InputError,
-    Training,
-)
-from unmasked.choosing import Candidate, choose
-from unmasked.engine import Trained, fit
-from unmasked.engine.step import Stepper
-from unmasked.sparsity import AUTO_PRICES
+from unmasked import InputError, Training
+from unmasked.explainers.path import AUTO_PRICES, Candidate, choose
+from unmasked.training import Trained, fit
+from unmasked.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -197,7 +197,7 @@ def test_values_of_other_rows_are_refused(wrong: Any) -> None:
 
 
 def test_several_columns_of_one_feature_are_named() -> None:
-    from unmasked.featurevalues import FeatureValues
+    from unmasked.explanation.features import FeatureValues
 
     table = pd.DataFrame({"low": [80.5], "sex": ["f"], "high": [120]})
     grouped = Explanation(
@@ -227,7 +227,7 @@ def test_several_columns_of_one_feature_are_named() -> None:
     ],
 )
 def test_values_are_written_as_their_user_writes_them(values: Any, expected: Any) -> None:
-    from unmasked.featurevalues import value_texts
+    from unmasked.explanation.features import value_texts
 
     series = pd.Series(values)
     exact = value_texts(series, exact=True)

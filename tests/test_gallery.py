@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from unmasked import InputError, OutputError
-from unmasked.pictures import overlay, png, to_rgb
-from unmasked.report import gallery
-from unmasked.report.gallery import Card, Picture, render, write_gallery
+from unmasked.io import gallery
+from unmasked.io.gallery import Card, Picture, render, write_gallery
+from unmasked.plots.overlays import overlay, png, to_rgb
 
 IMAGE = np.arange(28 * 28).reshape(28, 28)
 ORIGINAL = Picture("original", png(to_rgb(IMAGE)), "a slope from dark to bright")

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from unmasked import Superpixels
-from unmasked.data import phantom as phantoms
-from unmasked.data import truth_of_superpixels
-from unmasked.data.phantom import _drawn, _Films
+from unmasked.datasets import phantom as phantoms
+from unmasked.datasets import truth_of_superpixels
+from unmasked.datasets.phantom import _drawn, _Films
 from unmasked.errors import InputError
-from unmasked.reproduce.heartmeasures import (
+from unmasked.reproduce.heart_measures import (
     cardiothoracic_ratios,
     distance_to_outline,
     largest_pieces,
     overlap,
     plausible,
 )
-from unmasked.reproduce.heartplaces import Group, Share, where_selections_lie
+from unmasked.reproduce.heart_places import Group, Share, where_selections_lie
 
 # One line of eight pixels, four superpixels of two. The heart is in columns 2 to 4; one pixel to
 # each side of its outline (margin 1/8) are columns 1, 2, 4 and 5.

@@ -11,14 +11,13 @@ import pytest
 import torch
 
 from unmasked import Superpixels
-from unmasked.data import HeartMasks, heart_masks, phantom, truth_of_superpixels
-from unmasked.data.phantom import _drawn, _Films
+from unmasked.datasets import HeartMasks, heart_masks, phantom, truth_of_superpixels
+from unmasked.datasets.phantom import _drawn, _Films
 from unmasked.errors import InputError, SavedError
-from unmasked.reproduce import heartsegmenter as segmenters
-from unmasked.reproduce.heartlooks import dressed, moved, shown_of, to_size
-from unmasked.reproduce.heartmeasures import cardiothoracic_ratios
-from unmasked.reproduce.hearts import SEGMENTER, check_hearts, place_rows, places_of
-from unmasked.reproduce.heartsegmenter import (
+from unmasked.reproduce import heart_segmenter as segmenters
+from unmasked.reproduce.heart_augment import dressed, moved, shown_of, to_size
+from unmasked.reproduce.heart_measures import cardiothoracic_ratios
+from unmasked.reproduce.heart_segmenter import (
     Anatomy,
     Schooling,
     Segmenter,
@@ -27,6 +26,7 @@ from unmasked.reproduce.heartsegmenter import (
     fit_segmenter,
     scores_on,
 )
+from unmasked.reproduce.hearts import SEGMENTER, check_hearts, place_rows, places_of
 
 module = importlib.import_module("unmasked.reproduce.hearts")
 

@@ -17,7 +17,7 @@ from small_mnist import (
     packed,
 )
 
-from unmasked.data.idx import read_idx
+from unmasked.datasets.mnist import read_idx
 from unmasked.errors import InputError
 
 

@@ -21,19 +21,17 @@ from unmasked import (
     Superpixels,
     Training,
     UNet,
-    methods,
 )
-from unmasked import imagenetworks as networks
-from unmasked.engine import Data, Settings
-from unmasked.engine.optimiser import Optimiser
-from unmasked.engine.program import Program
-from unmasked.engine.stack import Stack
-from unmasked.engine.step import Stepper
 from unmasked.errors import UnmaskedWarning
-from unmasked.masking import Zero
-from unmasked.masklaws import Bernoulli
-from unmasked.networks import build
-from unmasked.pixels import ForImages, Row
+from unmasked.inputs.images import ForImages, Row
+from unmasked.masks.distributions import Bernoulli
+from unmasked.masks.maskers import Zero
+from unmasked.networks import images as networks
+from unmasked.networks.tables import build
+from unmasked.training import Data, Settings, methods
+from unmasked.training.program import Program
+from unmasked.training.stack import Stack
+from unmasked.training.step import Optimiser, Stepper
 
 CPU = torch.device("cpu")
 SHAPE = (2, 9, 13)

@@ -46,10 +46,10 @@ from test_engine import assert_stacked_equals_separate
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from unmasked import Bernoulli, Blur, InputError, RealX, Superpixels, Token, Zero, methods
-from unmasked.engine import Settings
-from unmasked.masking import Groups, Masker
-from unmasked.pixels import ForImages, Pixels
+from unmasked import Bernoulli, Blur, InputError, RealX, Superpixels, Token, Zero
+from unmasked.inputs.images import ForImages, Pixels
+from unmasked.masks.maskers import Groups, Masker
+from unmasked.training import Settings, methods
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

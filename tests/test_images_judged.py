@@ -45,7 +45,7 @@ from small_tables import (
 )
 
 from unmasked import Blur, EvalX, ImageMean, InputError, RealX, SavedError, Superpixels, Zero
-from unmasked.masking import Masker
+from unmasked.masks.maskers import Masker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

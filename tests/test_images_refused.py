@@ -17,7 +17,7 @@ from small_tables import rows as table_rows
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from unmasked import InputError, PostHoc, RealX, Superpixels
-from unmasked.masking import Groups
+from unmasked.masks.maskers import Groups
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unmasked.cli.workflows import advice
+from unmasked.cli.workflows.advice import doubts, savable
+from unmasked.cli.workflows.rows import Predictions
 from unmasked.errors import DataWarning
-from unmasked.jobs import judge
-from unmasked.jobs.judge import doubts, savable
-from unmasked.jobs.predictions import Predictions
 
 CLASSES = np.array(["no", "yes"])
 LABELS = CLASSES[np.arange(200) % 2]
@@ -60,6 +60,6 @@ def test_without_labels_nothing_is_known() -> None:
 
 def test_trees_are_not_tried_where_they_cannot_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert savable() == "auto"
-    monkeypatch.setattr(judge, "has_skops", lambda: False)
+    monkeypatch.setattr(advice, "has_skops", lambda: False)
     with pytest.warns(DataWarning, match="networks alone, as .* 'skops'; run: pip install skops"):
         assert savable() == "network"

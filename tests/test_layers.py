@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unmasked.engine import layers
-from unmasked.engine.stack import Networks, Stack
-from unmasked.networks import build
+from unmasked.networks.tables import build
+from unmasked.training import layers
+from unmasked.training.stack import Networks, Stack
 
 CPU = torch.device("cpu")
 INPUTS, OUTPUTS, ROWS = 5, 3, 9

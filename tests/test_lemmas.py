@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from unmasked import EvalX, ExactPosterior, Synthetic, synthetic
-from unmasked.data.posterior import posterior
-from unmasked.data.synthetic import CONTROL_FLOW
+from unmasked.datasets.posterior import posterior
+from unmasked.datasets.synthetic import CONTROL_FLOW
 from unmasked.metrics import auroc
 
 pytestmark = pytest.mark.usefixtures("one_thread")

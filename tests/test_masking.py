@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unmasked.errors import InputError
-from unmasked.masking import Groups, Masker, Token, Zero
+from unmasked.masks.maskers import Groups, Masker, Token, Zero
 
 COLUMNS = 5
 ALONE = (0, 1, 2, 3, 4)

@@ -16,7 +16,7 @@ from scipy.stats import binom, chisquare
 from torch import Tensor
 
 from unmasked.errors import InputError
-from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+from unmasked.masks.distributions import Bernoulli, MaskLaw, UniformSize
 
 FALSE_ALARM = 1e-6
 Exact = Callable[[int, int], float]

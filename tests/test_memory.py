@@ -29,12 +29,12 @@ from small_tables import assert_one_sentence
 from typer.main import get_command
 
 from unmasked.cli import app
-from unmasked.engine import Data, Settings, Trained
-from unmasked.engine.program import Program
-from unmasked.engine.stack import Networks
 from unmasked.errors import InputError, InterruptedWarning, MemoryWarning
+from unmasked.training import Data, Settings, Trained
+from unmasked.training.program import Program
+from unmasked.training.stack import Networks
 
-fit = importlib.import_module("unmasked.engine.fit")  # the module; the package names its function
+fit = importlib.import_module("unmasked.training.fit")  # the module; the package names its function
 SEEDS = (0, 1)
 BRIEF = replace(FAST, epochs=3, selector_delay=0.0)
 CUT = [name for name in METHODS if "exchanged" not in name]  # whose batches may be cut up
@@ -426,7 +426,7 @@ def test_smaller_chunks_of_validation_are_said_once(monkeypatch: pytest.MonkeyPa
 def test_chunks_that_did_not_fit_are_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, each try would clear its memory."""
     cleared: list[Any] = []
-    monkeypatch.setattr("unmasked.engine.memory.let_go", cleared.append)
+    monkeypatch.setattr("unmasked.training.device.let_go", cleared.append)
     limit_validation(monkeypatch, 30)
     with pytest.warns(MemoryWarning):
         run("BASE-X")

@@ -14,10 +14,11 @@ from small_tables import assert_one_sentence
 from torch import nn
 
 from unmasked import EvalX, InputError, MemoryWarning, RealX, Training
-from unmasked.engine import Settings, memory
-from unmasked.engine.stack import Stack
-from unmasked.masking import Token
-from unmasked.reproduce.worlds import probabilities, selected
+from unmasked.masks.maskers import Token
+from unmasked.reproduce.replicates import probabilities, selected
+from unmasked.training import Settings
+from unmasked.training import device as memory
+from unmasked.training.stack import Stack
 
 BRIEF = Training(epochs=2, batch_size=20)
 SAID = (

@@ -10,11 +10,15 @@ import torch
 from small_runs import COLUMNS, FAST, METHODS, TINY, cut, data, data_for, numbers, train
 from torch import Tensor, nn
 
-from unmasked import methods
-from unmasked.engine import Data, Method, Settings, Trained, Training
-from unmasked.engine import program as engine_program
-from unmasked.engine.loop import train as run
-from unmasked.engine.method import (
+from unmasked.errors import InputError
+from unmasked.masks.distributions import Bernoulli
+from unmasked.masks.maskers import Token
+from unmasked.masks.samplers import RebarBernoulli, ScoreBernoulli
+from unmasked.networks.tables import build
+from unmasked.training import Data, Method, Settings, Trained, Training, methods
+from unmasked.training import program as engine_program
+from unmasked.training.loop import train as run
+from unmasked.training.method import (
     Everything,
     Given,
     Learner,
@@ -24,14 +28,9 @@ from unmasked.engine.method import (
     Source,
     Subset,
 )
-from unmasked.engine.program import Batch, Program
-from unmasked.engine.stack import Stack
-from unmasked.errors import InputError
-from unmasked.masking import Token
-from unmasked.masklaws import Bernoulli
-from unmasked.networks import build
-from unmasked.objectives import log_likelihood
-from unmasked.samplers import RebarBernoulli, ScoreBernoulli
+from unmasked.training.methods import log_likelihood
+from unmasked.training.program import Batch, Program
+from unmasked.training.stack import Stack
 
 SEEDS = (0, 1)
 BRIEF = replace(FAST, epochs=4)

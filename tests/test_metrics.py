@@ -11,8 +11,8 @@ from scipy.stats import binom
 from sklearn.metrics import log_loss, roc_auc_score
 
 from unmasked import metrics
-from unmasked.choosing import Candidate, choose
 from unmasked.errors import InputError
+from unmasked.explainers.path import Candidate, choose
 
 EXACT = 1e-12  # the same sums in another order, in double precision
 

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from unmasked import MLP, EvalX, RealX, Token, Training, Zero
 from unmasked.cli import app
-from unmasked.columns import Columns
 from unmasked.errors import DataWarning, InputError
-from unmasked.masking import Masker
+from unmasked.inputs.table import Columns
+from unmasked.masks.maskers import Masker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS = 600

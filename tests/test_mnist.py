@@ -27,10 +27,12 @@ from small_mnist import (
     write_complete,
 )
 
-from unmasked.data import Images, Mnist, mnist
+from unmasked.datasets import Images, Mnist, mnist
 from unmasked.errors import InputError
 
-module = importlib.import_module("unmasked.data.mnist")  # the package has a function of that name
+module = importlib.import_module(
+    "unmasked.datasets.mnist"
+)  # the package has a function of that name
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "mnist"
 needs_real = pytest.mark.skipif(

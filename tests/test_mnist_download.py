@@ -30,11 +30,13 @@ from small_mnist import (
     write_complete,
 )
 
-from unmasked.data import Mnist, mnist
-from unmasked.data.idx import read_idx
+from unmasked.datasets import Mnist, mnist
+from unmasked.datasets.mnist import read_idx
 from unmasked.errors import InputError, MissingExtra, OutputError
 
-module = importlib.import_module("unmasked.data.mnist")  # the package has a function of that name
+module = importlib.import_module(
+    "unmasked.datasets.mnist"
+)  # the package has a function of that name
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +254,7 @@ def test_without_pooch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_importing_the_data_sets_does_not_load_pooch() -> None:
     code = (
-        "import sys, unmasked, unmasked.data, unmasked.data.mnist; "
+        "import sys, unmasked, unmasked.datasets, unmasked.datasets.mnist; "
         "print([m for m in ('pooch', 'requests', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

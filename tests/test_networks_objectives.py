@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from unmasked.binarysamplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
 from unmasked.errors import InputError
-from unmasked.masking import Groups, Masker, Token, Zero
-from unmasked.networks import ACTIVATIONS, MLP, NORMALISATIONS, build, check_shapes
-from unmasked.objectives import log_likelihood
-from unmasked.samplers import ConcreteTopK, RebarBernoulli, Sampler, ScoreBernoulli
+from unmasked.masks.binary_samplers import ArmsBernoulli, DisarmBernoulli, LocalExpectation
+from unmasked.masks.maskers import Groups, Masker, Token, Zero
+from unmasked.masks.samplers import ConcreteTopK, RebarBernoulli, Sampler, ScoreBernoulli
+from unmasked.networks.tables import ACTIVATIONS, MLP, NORMALISATIONS, build, check_shapes
+from unmasked.training.methods import log_likelihood
 
 COLUMNS, CLASSES, BATCH = 4, 3, 32
 MASKERS = {"token": Token(), "zero": Zero(), "groups": Groups((0, 1, 1, 2))}

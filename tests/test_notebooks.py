@@ -12,15 +12,24 @@ import numpy as np
 import pytest
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from unmasked import EvalX, Explanation, Training, plots, synthetic
-from unmasked.bars import NotebookProgress, progress_bar
-from unmasked.engine.progress import Bar
+from unmasked import EvalX, Explanation, Training, synthetic
 from unmasked.evaluation.encoding import Encoding
-from unmasked.evaluation.encoding.picture import forest
-from unmasked.evaluation.scores import Scores
-from unmasked.explanationhtml import explanation_html
+from unmasked.evaluation.encoding.networks import forest
+from unmasked.evaluation.evaluator import Scores
+from unmasked.explanation.html import explanation_html
 from unmasked.metrics import Interval
-from unmasked.notebook import Cell, block, in_notebook, lines, picture, table
+from unmasked.plots import figures as plots
+from unmasked.plots.notebook import (
+    Cell,
+    NotebookProgress,
+    block,
+    in_notebook,
+    lines,
+    picture,
+    progress_bar,
+    table,
+)
+from unmasked.training.progress import Bar
 
 mpl.use("Agg")
 
@@ -166,7 +175,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
         module.__dict__.update(content)
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr("builtins.get_ipython", lambda: shell, raising=False)
-    monkeypatch.setattr("unmasked.bars._EVERY", 0.0)
+    monkeypatch.setattr("unmasked.plots.notebook._EVERY", 0.0)
     return found
 
 
@@ -203,7 +212,7 @@ def test_a_bar_is_redrawn_in_place_and_holds_no_control_characters(notebook: Not
 def test_a_bar_is_not_redrawn_more_often_than_needed(
     notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unmasked.bars._EVERY", 3600.0)
+    monkeypatch.setattr("unmasked.plots.notebook._EVERY", 3600.0)
     with progress_bar(BarColumn(), MofNCompleteColumn()) as bar:
         task = bar.add_task("", total=1000)
         for _ in range(1000):

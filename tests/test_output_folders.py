@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from unmasked.cli import app
 from unmasked.cli.common import only_run
 from unmasked.errors import OutputError
-from unmasked.report import results as module
-from unmasked.report.results import all_or_nothing, prepare_folder
-from unmasked.storage import FORMAT
+from unmasked.explainers.saving import FORMAT
+from unmasked.io import output_folder as module
+from unmasked.io.output_folder import all_or_nothing, prepare_folder
 
 WRITES = ("masks", "page.html", "results.json")
 

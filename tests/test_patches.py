@@ -20,7 +20,7 @@ from small_tables import assert_one_sentence, quick, quick_evaluator
 from torch import Tensor
 
 from unmasked import EvalX, InputError, Patches, RealX, Superpixels
-from unmasked.storage import law_config, law_from
+from unmasked.explainers.saving import law_config, law_from
 
 FALSE_ALARM = 1e-6
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
-from unmasked.data import Phantom, phantom, truth_of_superpixels
-from unmasked.data.phantom import _RANGES, _Anatomy, _anatomy, _drawn, _Films
+from unmasked.datasets import Phantom, phantom, truth_of_superpixels
+from unmasked.datasets.phantom import _RANGES, _Anatomy, _anatomy, _drawn, _Films
 from unmasked.errors import InputError
+from unmasked.masks.superpixels import Superpixels
 from unmasked.metrics import auroc
-from unmasked.superpixels import Superpixels
 
 MANY = 4000
 EDGES = ("heart's left", "heart's right", "thorax's left", "thorax's right")

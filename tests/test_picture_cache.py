@@ -19,11 +19,11 @@ import pytest
 from PIL import Image
 from small_pictures import found, write_films, write_labels
 
-from unmasked.data import picturecache
-from unmasked.data.picture_folder import read_pictures
-from unmasked.data.picturecache import cached_pictures
-from unmasked.data.picturefiles import Plan, read
 from unmasked.errors import OutputError
+from unmasked.io import image_cache
+from unmasked.io.image_cache import cached_pictures
+from unmasked.io.image_files import Plan, read
+from unmasked.io.image_folder import read_pictures
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_pictures_are_read_once(films, tmp_path, monkeypatch):
     assert (first.images[7:8][0, 0] == expected).all()
 
     reads = []
-    monkeypatch.setattr(picturecache, "read", lambda path, plan: reads.append(path.name) or "no")
+    monkeypatch.setattr(image_cache, "read", lambda path, plan: reads.append(path.name) or "no")
     again = read_pictures(listed, tmp_path / "cache", progress=False)
     assert reads == ["film0004.png"]  # what failed is tried again, in case it can be read by now
     assert again.file == first.file
@@ -132,7 +132,7 @@ def test_a_killed_reading_goes_on_where_it_was(films, tmp_path, monkeypatch):
     paths = sorted(folder.glob("*.png"))
     names = [path.name for path in paths]
     reads = []
-    monkeypatch.setattr(picturecache, "read", lambda p, plan: reads.append(p.name) or read(p, plan))
+    monkeypatch.setattr(image_cache, "read", lambda p, plan: reads.append(p.name) or read(p, plan))
     pixels, _, _ = cached_pictures(paths, names, Plan(32, 1, False), cache, False)
     assert reads == names[len(names) - len(reads) :]
     assert len(reads) <= len(names) - done
@@ -148,7 +148,7 @@ def test_pixels_and_what_is_said_of_them_change_together(films, tmp_path, monkey
     names, plan, cache = [path.name for path in paths], Plan(32, 1, False), tmp_path / "c"
     gone = "cannot be read (Stale file handle)"
     with monkeypatch.context() as away:
-        away.setattr(picturecache, "read", lambda p, s: gone if p == paths[2] else read(p, s))
+        away.setattr(image_cache, "read", lambda p, s: gone if p == paths[2] else read(p, s))
         assert cached_pictures(paths, names, plan, cache, False)[1] == {2: gone}
     inner = os.replace
 

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 from small_pictures import saved, write_dicom
 
-from unmasked.data import dicom, picturefiles
-from unmasked.data.picturefiles import Look, Plan, look, read
 from unmasked.errors import MissingExtra
+from unmasked.io import dicom, image_files
+from unmasked.io.image_files import Look, Plan, look, read
 
 GREY, DEEP, COLOUR = Plan(8, 1, False), Plan(8, 1, True), Plan(8, 3, False)
 RAMP = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
@@ -328,7 +328,7 @@ def test_a_missing_decoder_is_named(tmp_path, monkeypatch):
     def fails(path):
         raise RuntimeError(text)
 
-    monkeypatch.setattr(picturefiles.dicom, "unit_picture", fails)
+    monkeypatch.setattr(image_files.dicom, "unit_picture", fails)
     path = write_dicom(tmp_path / "a.dcm", np.zeros((8, 8), np.uint8))
     said = read(path, Plan(8, 1, False))
     assert said.startswith("is compressed as High-Throughput JPEG 2000, which needs another")
@@ -337,13 +337,13 @@ def test_a_missing_decoder_is_named(tmp_path, monkeypatch):
 
 def test_files_are_known_by_what_they_are(tmp_path):
     path = write_dicom(tmp_path / "1.2.840.113", RAMP)
-    assert picturefiles.kind_of(path) == "dicom"
+    assert image_files.kind_of(path) == "dicom"
     named = saved(tmp_path / "a.dcm", RAMP, format="PNG")  # a PNG that is called .dcm
     assert (read(named, GREY)[0] == RAMP).all()
     (tmp_path / "notes.txt").write_text("x")
     (tmp_path / "README").write_text("x")
-    assert picturefiles.kind_of(tmp_path / "notes.txt") == "other"
-    assert picturefiles.kind_of(tmp_path / "README") == "other"
+    assert image_files.kind_of(tmp_path / "notes.txt") == "other"
+    assert image_files.kind_of(tmp_path / "README") == "other"
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from small_pictures import found, saved, write_films, write_labels
 
-from unmasked.data.picture_folder import find_pictures, split_pictures
-from unmasked.data.picturefiles import Plan
 from unmasked.errors import InputError
+from unmasked.io.image_files import Plan
+from unmasked.io.image_folder import find_pictures, split_pictures
 
 # ---------------------------------------------------------------------- labels
 

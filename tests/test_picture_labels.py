@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from unmasked.data.picturelabels import Listing, Skipped, read_labels
-from unmasked.data.tables import read_table
 from unmasked.errors import InputError
+from unmasked.io.image_lists import Listing, Skipped, read_labels
+from unmasked.io.tables import read_table
 
 
 def listed(tmp_path: Path, files: list[str], cells: list[str], **options: object) -> Listing:

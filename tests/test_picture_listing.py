@@ -15,9 +15,9 @@ from image_commands import SHORT, refused, results, run
 from PIL import Image
 from small_pictures import write_dicom, write_films, write_labels
 
-from unmasked.data.picture_folder import find_pictures
-from unmasked.data.picturelisting import list_pictures
 from unmasked.errors import InputError
+from unmasked.io.image_folder import find_pictures
+from unmasked.io.image_lists import list_pictures
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 COMPOSED, APART = (unicodedata.normalize(form, "Müller 1.png") for form in ("NFC", "NFD"))

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from unmasked.data.picture_folder import split_pictures
 from unmasked.errors import InputError
+from unmasked.io.image_folder import split_pictures
 
 
 def labels(rare: int) -> np.ndarray:

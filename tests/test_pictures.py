@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unmasked import InputError
-from unmasked.pictures import HIDDEN, MARK, enlargement, only_shown, overlay, png, to_rgb
+from unmasked.plots.overlays import HIDDEN, MARK, enlargement, only_shown, overlay, png, to_rgb
 
 INK = (230, 159, 0)  # MARK
 SLATE = (103, 117, 138)  # HIDDEN

@@ -18,8 +18,8 @@ from scipy.integrate import dblquad, quad
 from scipy.special import expit, xlog1py, xlogy
 from scipy.stats import rankdata
 
-from unmasked.data.posterior import posterior
-from unmasked.data.synthetic import CONTROL_FLOW, log_odds_against, synthetic
+from unmasked.datasets.posterior import posterior
+from unmasked.datasets.synthetic import CONTROL_FLOW, log_odds_against, synthetic
 from unmasked.errors import InputError
 
 NAMES = ("S1", "S2", "S3")

@@ -20,16 +20,7 @@ from small_tables import (
     rows,
 )
 
-from unmasked import (
-    EvalX,
-    ExactPosterior,
-    InputError,
-    PostHoc,
-    SavedError,
-    Token,
-    Zero,
-    synthetic,
-)
+from unmasked import EvalX, ExactPosterior, InputError, PostHoc, SavedError, Token, Zero, synthetic
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

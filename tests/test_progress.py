@@ -10,9 +10,9 @@ from small_tables import quick, rows
 
 from unmasked import Training
 from unmasked.cli.common import shown
-from unmasked.data.films import file_bar
-from unmasked.engine import progress
-from unmasked.engine.progress import Bar, Show, watched
+from unmasked.datasets.films import file_bar
+from unmasked.training import progress
+from unmasked.training.progress import Bar, Show, watched
 
 
 class Clock:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
 import pytest
 
 import unmasked
+from unmasked._moved import MOVED
 
 NAMES = [
     "CNN", "L2X", "MLP", "AuditResult", "AuditSettings", "BaseX", "Bernoulli", "Blur",
@@ -48,3 +50,31 @@ def test_version_is_the_package_metadata():
     from importlib.metadata import version
 
     assert version("unmasked") == unmasked.__version__
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_a_module_is_found_where_it_was_and_says_where_it_is(old, new):
+    module = importlib.import_module(new)
+    spec = module.__spec__
+    known = [sys.modules.pop(name) for name in MOVED if name in sys.modules]
+    assert not known
+    with pytest.warns(DeprecationWarning, match="the old name goes") as said:
+        found = importlib.import_module(old)
+    assert f"{old} is now {new}; " in str(said[-1].message)
+    for name in [name for name in sys.modules if name in MOVED]:
+        del sys.modules[name]
+    for name in dir(module):
+        if not name.startswith("__"):
+            assert getattr(found, name) is getattr(module, name)
+    assert (module.__spec__, module.__name__) == (spec, new)
+
+
+def test_a_module_under_an_old_name_hides_no_function():
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import unmasked.data.mnist; "
+        "from unmasked.data.synthetic import CONTROL_FLOW; "
+        "from unmasked.data import mnist; from unmasked.datasets import mnist as new; "
+        "print(mnist is new, callable(mnist), CONTROL_FLOW)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "10"]

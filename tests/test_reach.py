@@ -10,7 +10,7 @@ from small_tables import frame, rows
 
 from unmasked import MLP, RealX, Training
 from unmasked.errors import InputError
-from unmasked.reach import Reach
+from unmasked.explainers.novelty import Reach
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from small_tables import assert_one_sentence
 
 from unmasked import MLP, InputError, OutputError, Training
-from unmasked.data.posterior import posterior
-from unmasked.engine import restart_seeds
-from unmasked.engine.step import Stepper
-from unmasked.masking import Token
+from unmasked.datasets.posterior import posterior
+from unmasked.masks.maskers import Token
 from unmasked.metrics import auroc, hits, log_likelihoods, selection_quality
+from unmasked.reproduce import replicates as training
 from unmasked.reproduce import synthetic as job
-from unmasked.reproduce import training
 from unmasked.reproduce.recipes import (
     EXPLAINERS,
     PRESETS,
@@ -33,15 +31,19 @@ from unmasked.reproduce.recipes import (
     quick,
     with_epochs,
 )
-from unmasked.reproduce.selections import Selections
-from unmasked.reproduce.synthetic import NO_CONTROL_FLOW, Reproduction, run_synthetic
-from unmasked.reproduce.training import (
+from unmasked.reproduce.replicates import (
+    PARTS,
     Place,
+    World,
+    draw_worlds,
     train_collection,
     train_evaluator,
     train_explainer,
 )
-from unmasked.reproduce.worlds import PARTS, World, draw_worlds
+from unmasked.reproduce.selections import Selections
+from unmasked.reproduce.synthetic import NO_CONTROL_FLOW, Reproduction, run_synthetic
+from unmasked.training import restart_seeds
+from unmasked.training.step import Stepper
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = replace(
@@ -413,8 +415,8 @@ def test_a_run_killed_after_roar_goes_on_where_selectors_round_otherwise_the_nex
 def test_a_method_killed_in_the_middle_goes_on_from_its_last_epoch(
     plain: Reproduction, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unmasked.engine.loop._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    monkeypatch.setattr("unmasked.engine.loop._SAVING_SHARE", 0)
+    monkeypatch.setattr("unmasked.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("unmasked.training.loop._SAVING_SHARE", 0)
     counted = Stepper.__call__
 
     def dies(self: Stepper, *arguments: Any) -> Any:

@@ -19,29 +19,24 @@ from typer.testing import CliRunner
 
 from unmasked.cli import app
 from unmasked.cli.reproduce import _names
-from unmasked.data.phantom import phantom, truth_of_superpixels
-from unmasked.engine.method import Exchanged
+from unmasked.datasets.phantom import phantom, truth_of_superpixels
 from unmasked.errors import InputError, OutputError
-from unmasked.imagenetworks import DenseNet121, MonaiUNet
-from unmasked.masklaws import Bernoulli, MaskLaw, Patches, UniformSize
+from unmasked.masks.distributions import Bernoulli, MaskLaw, Patches, UniformSize
+from unmasked.masks.samplers import ConcreteTopK
+from unmasked.masks.superpixels import Superpixels
 from unmasked.metrics import selection_quality
-from unmasked.reproduce import cxr as films_job
+from unmasked.networks.images import DenseNet121, MonaiUNet
+from unmasked.reproduce import image_sets as films_job
 from unmasked.reproduce import images as job
-from unmasked.reproduce.cxr import drawn_films, run_cxr
-from unmasked.reproduce.cxrrecipes import cells, paper, preset, quick, tuned, with_cells
-from unmasked.reproduce.folder import check_same_run
-from unmasked.reproduce.imagemasks import read_masks
-from unmasked.reproduce.imagerecipes import (
-    EXPLAINERS,
-    OURS,
-    ImageRecipe,
-    with_epochs,
-)
-from unmasked.reproduce.imagetables import _paired, sentences
+from unmasked.reproduce.cxr_recipes import cells, paper, preset, quick, tuned, with_cells
+from unmasked.reproduce.image_figures import read_masks
+from unmasked.reproduce.image_recipes import EXPLAINERS, OURS, ImageRecipe, with_epochs
+from unmasked.reproduce.image_sets import drawn_films, run_cxr
+from unmasked.reproduce.image_tables import _paired, sentences
+from unmasked.reproduce.judging import check_same_run
+from unmasked.reproduce.render import CXR
 from unmasked.reproduce.selections import Selections
-from unmasked.reproduce.subjects import CXR
-from unmasked.samplers import ConcreteTopK
-from unmasked.superpixels import Superpixels
+from unmasked.training.method import Exchanged
 
 
 @pytest.fixture(scope="module")

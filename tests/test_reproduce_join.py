@@ -14,10 +14,10 @@ from test_reproduce_cxr import FILMS, OPTIONS, PARTS, tiny
 from typer.testing import CliRunner
 
 from unmasked.cli import app
-from unmasked.reproduce.cxr import run_cxr
-from unmasked.reproduce.imagemasks import read_masks
-from unmasked.reproduce.imagetables import sentences
-from unmasked.reproduce.subjects import CXR, REFERENCES
+from unmasked.reproduce.image_figures import read_masks
+from unmasked.reproduce.image_sets import run_cxr
+from unmasked.reproduce.image_tables import sentences
+from unmasked.reproduce.render import CXR, REFERENCES
 
 
 def results(folder: Path) -> dict[str, Any]:

@@ -12,24 +12,22 @@ import pytest
 from typer.testing import CliRunner
 
 from unmasked.cli import app
-from unmasked.data.mnist import Images, Mnist
-from unmasked.engine import Training
+from unmasked.datasets.mnist import Images, Mnist
 from unmasked.errors import InputError, OutputError
-from unmasked.masking import Zero
-from unmasked.networks import MLP
+from unmasked.masks.maskers import Zero
+from unmasked.networks.tables import MLP
 from unmasked.reproduce import images as job
-from unmasked.reproduce.imagefigures import View
-from unmasked.reproduce.imagemasks import read_masks
-from unmasked.reproduce.imagerecipes import ImageRecipe, paper, preset, quick, tuned
+from unmasked.reproduce.image_figures import View, read_masks
+from unmasked.reproduce.image_recipes import ImageRecipe, paper, preset, quick, tuned
+from unmasked.reproduce.image_sets import run_mnist
+from unmasked.reproduce.image_tables import image_tables
+from unmasked.reproduce.image_training import Parts, Rows, Workshop
 from unmasked.reproduce.images import _choose
-from unmasked.reproduce.imagetables import image_tables
-from unmasked.reproduce.imagetraining import Parts, Rows, Workshop
-from unmasked.reproduce.mnist import run_mnist
 from unmasked.reproduce.recipes import check_grid
-from unmasked.reproduce.render import to_text
+from unmasked.reproduce.render import CXR, MNIST, Subject, to_text
+from unmasked.reproduce.replicates import Place
 from unmasked.reproduce.selections import Selections
-from unmasked.reproduce.subjects import CXR, MNIST, Subject
-from unmasked.reproduce.training import Place
+from unmasked.training import Training
 
 SIDE = 5
 SHARED = Path(__file__).parents[2] / "shared"

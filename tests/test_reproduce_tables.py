@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from unmasked.errors import InputError
-from unmasked.reproduce.names import EVALUATORS, NAMES, REFERENCES, VARIED
-from unmasked.reproduce.published import DATASETS, METHODS, published
+from unmasked.reproduce.published import (
+    DATASETS,
+    EVALUATORS,
+    METHODS,
+    NAMES,
+    REFERENCES,
+    VARIED,
+    published,
+)
 from unmasked.reproduce.render import to_html, to_markdown, to_text, write_tables
 from unmasked.reproduce.summary import NOTHING, summarise
 from unmasked.reproduce.tables import Table, collection, step, table1, tables

@@ -29,9 +29,9 @@ from small_runs import (
     train,
 )
 
-from unmasked.engine import Method, Settings, Trained, Training, loop
-from unmasked.engine.program import Program
 from unmasked.errors import InterruptedWarning
+from unmasked.training import Method, Settings, Trained, Training, loop
+from unmasked.training.program import Program
 
 STEPS = 5  # of an epoch: 100 rows in batches of 20
 SHORT = replace(FAST, epochs=5)

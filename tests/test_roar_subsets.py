@@ -27,14 +27,13 @@ from unmasked import (
     Training,
     UnmaskedError,
     Zero,
-    methods,
 )
-from unmasked.engine import Data, Settings, fit
-from unmasked.engine.stack import Stack
-from unmasked.evaluation.collection import run_each, subset_numbers
 from unmasked.evaluation.evaluator import SEED_SHIFT
-from unmasked.masking import Masker
-from unmasked.networks import build
+from unmasked.evaluation.subsets import run_each, subset_numbers
+from unmasked.masks.maskers import Masker
+from unmasked.networks.tables import build
+from unmasked.training import Data, Settings, fit, methods
+from unmasked.training.stack import Stack
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -343,6 +342,6 @@ def test_running_each_network_on_its_rows_is_a_loop_over_rows(
             expected = torch.softmax(modules[number].double().eval()(shown), -1)
         np.testing.assert_allclose(found[row], expected[0], rtol=0, atol=rounding)
     most = np.bincount(numbers).max()
-    monkeypatch.setattr("unmasked.evaluation.collection._NUMBERS", 2 * most * 6)
+    monkeypatch.setattr("unmasked.evaluation.subsets._NUMBERS", 2 * most * 6)
     in_parts = run_each(stack, numbers, masker, x, masks)
     np.testing.assert_allclose(in_parts, found, rtol=0, atol=rounding)

@@ -15,26 +15,27 @@ from typer.testing import CliRunner
 
 from unmasked import DataWarning, Explanation, MissingExtra
 from unmasked.cli import app
-from unmasked.evaluation import Scores
-from unmasked.explainers.searching import PerRow
-from unmasked.jobs.advice import (
+from unmasked.cli.workflows.advice import (
     advice,
     advice_for_new_rows,
     edge_sentences,
     interchangeable_sentences,
     sets_sentences,
 )
-from unmasked.jobs.examples import choose_examples, row_cards
-from unmasked.jobs.predictions import (
+from unmasked.cli.workflows.explain_table import _evaluator
+from unmasked.cli.workflows.rows import (
     Predictions,
+    choose_examples,
     predict,
+    row_cards,
     write_explanations,
     write_predictions,
 )
-from unmasked.jobs.saved import tell_of_replacing
-from unmasked.jobs.table import _evaluator
+from unmasked.cli.workflows.saved import tell_of_replacing
+from unmasked.evaluation import Scores
+from unmasked.explainers.search.rounds import PerRow
+from unmasked.io.page import Section, render
 from unmasked.metrics import Interval
-from unmasked.report.page import Section, render
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -100,7 +101,7 @@ def explanation(count: int = 30) -> Explanation:
 def test_files_are_the_same_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_explanations(tmp_path, explanation(), predictions())
     whole = (tmp_path / "explanations.csv").read_text("utf-8")
-    monkeypatch.setattr("unmasked.jobs.predictions._ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("unmasked.cli.workflows.rows._ROWS_AT_ONCE", 7)
     write_explanations(tmp_path, explanation(), predictions())
     assert (tmp_path / "explanations.csv").read_text("utf-8") == whole
     found = pd.read_csv(tmp_path / "explanations.csv", index_col="row")
@@ -121,7 +122,7 @@ def test_an_evaluator_that_needs_an_extra_is_not_needed_to_predict(
     def load(*_: Any, **__: Any) -> Any:
         raise MissingExtra("skops", "sklearn-saving", "this evaluator")
 
-    monkeypatch.setattr("unmasked.jobs.table.EvalX.load", load)
+    monkeypatch.setattr("unmasked.cli.workflows.explain_table.EvalX.load", load)
     with pytest.warns(DataWarning, match="skops.* own predictor predicts"):
         assert _evaluator(tmp_path, "cpu", needed=False) is None
     with pytest.raises(MissingExtra):

@@ -14,8 +14,8 @@ import pytest
 from small_cxr import FILMS, OPTIONS, PARTS, tiny
 
 from unmasked.errors import OutputError
-from unmasked.reproduce.cxr import run_cxr
-from unmasked.reproduce.folder import check_same_run, mark
+from unmasked.reproduce.image_sets import run_cxr
+from unmasked.reproduce.judging import check_same_run, mark
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

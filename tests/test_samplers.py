@@ -17,7 +17,7 @@ from scipy.stats import kstest, logistic, norm
 from torch import Tensor
 
 from unmasked.errors import InputError
-from unmasked.samplers import (
+from unmasked.masks.samplers import (
     ConcreteTopK,
     RebarBernoulli,
     Sampler,

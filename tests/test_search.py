@@ -13,33 +13,30 @@ import torch
 from typer.testing import CliRunner
 
 from unmasked import RealX, SetMLP, Superpixels, Training, Zero
-from unmasked.choosing import Candidate
 from unmasked.cli import app
-from unmasked.columns import bin_edges
-from unmasked.data import synthetic
-from unmasked.engine import Data
+from unmasked.datasets import synthetic
 from unmasked.errors import InputError
 from unmasked.explainers import stability
-from unmasked.explainers.searching import PerRow
-from unmasked.masking import Groups
-from unmasked.networks import build
-from unmasked.search.choice import RowChoice, habits, signed_logits
-from unmasked.search.context import (
+from unmasked.explainers.path import Candidate
+from unmasked.explainers.search.choice import (
     ContextChoice,
     Questions,
+    RowChoice,
     Split,
     chances_of,
     flips,
     grow,
+    habits,
     leaves_of,
     prune,
     refine,
     route,
     sets_of,
+    signed_logits,
 )
-from unmasked.search.find import _thin, better_kind, thinned
-from unmasked.search.standing_in import _losses, interchangeable
-from unmasked.search.values import (
+from unmasked.explainers.search.find import _losses, _thin, better_kind, interchangeable, thinned
+from unmasked.explainers.search.rounds import PerRow
+from unmasked.explainers.search.values import (
     SetPredictor,
     by_frequency,
     closeness,
@@ -48,7 +45,11 @@ from unmasked.search.values import (
     paths,
     set_values,
 )
-from unmasked.softening import boosting_adds, may_soften, softened
+from unmasked.explainers.softening import boosting_adds, may_soften, softened
+from unmasked.inputs.table import bin_edges
+from unmasked.masks.maskers import Groups
+from unmasked.networks.tables import build
+from unmasked.training import Data
 
 INDEX = (0, 1, 1, 2, 3)  # the second feature has two columns
 NETWORK = SetMLP((8,), inner=3, embedding=5, activation="gelu", bins=True)
@@ -89,7 +90,7 @@ def test_values_of_sets(predictor, x, monkeypatch):
     expected = [closeness(full, asked(predictor, x, mask)) for mask in EVERY]
     torch.testing.assert_close(set_values(predictor, x, EVERY), torch.stack(expected, 1))
     assert set_values(predictor, x, EVERY)[:, -1].abs().max() < 1e-12
-    monkeypatch.setattr("unmasked.search.values._NUMBERS", 1)  # row by row
+    monkeypatch.setattr("unmasked.explainers.search.values._NUMBERS", 1)  # row by row
     torch.testing.assert_close(set_values(predictor, x, EVERY), torch.stack(expected, 1))
 
 
@@ -265,18 +266,18 @@ def test_what_does_not_pay_by_the_targets_is_dropped_but_what_was_asked_stays(pr
 def test_of_many_features_several_are_dropped_at_once_unless_together_they_are_missed(
     predictor, x, monkeypatch
 ):
-    monkeypatch.setattr("unmasked.search.find._SHARE", 1.0)
+    monkeypatch.setattr("unmasked.explainers.search.find._SHARE", 1.0)
     target = torch.full((len(x), 3), 1 / 3, dtype=x.dtype)
     counted = []
     monkeypatch.setattr(
-        "unmasked.search.find.log_likelihoods",
+        "unmasked.explainers.search.find.log_likelihoods",
         lambda *given: counted.append(len(given[-1])) or log_likelihoods(*given),
     )
     assert not _thin(predictor, x, target, EVERY[15], (), 1e6).any()
     assert counted == [5, 2]  # all of them are tried, and then together
     one_of_two = {(1, 1): 0.0, (1, 0): 0.0, (0, 1): 0.0, (0, 0): -5.0}  # copies of each other
     monkeypatch.setattr(
-        "unmasked.search.find.log_likelihoods",
+        "unmasked.explainers.search.find.log_likelihoods",
         lambda _, x, __, sets: torch.tensor(
             [[one_of_two[int(own[0]), int(own[1])] for own in sets]] * len(x)
         ),
@@ -389,7 +390,7 @@ def test_search_finds_the_control_flow_of_s3(one_thread):
 
 @pytest.mark.parametrize("choice", ["context", "row"])
 def test_both_kinds_are_saved_whole(tmp_path, monkeypatch, choice):
-    monkeypatch.setattr("unmasked.explainers.searching.better_kind", lambda *_: choice)
+    monkeypatch.setattr("unmasked.explainers.search.rounds.better_kind", lambda *_: choice)
     rows = synthetic("S1", 400, seed=0)
     X = pd.DataFrame(rows.x, columns=[f"c{i}" for i in range(11)]).assign(t=["a", "b"] * 200)
     explainer = RealX(search=True, training=Training(epochs=20), **QUICK).fit(X, rows.y)
@@ -428,9 +429,9 @@ def test_a_model_can_be_searched(one_thread):
 def test_of_many_rows_some_are_searched(monkeypatch):
     """All limits at work at once: rows to search, to value, to place thresholds by, to judge by."""
     for name in ("find._SEARCHED", "find._VALUED", "find.PLACED"):
-        monkeypatch.setattr(f"unmasked.search.{name}", 30)
-    monkeypatch.setattr("unmasked.explainers.searching.PLACED", 30)
-    monkeypatch.setattr("unmasked.explainers.searching._JUDGED", 20)
+        monkeypatch.setattr(f"unmasked.explainers.search.{name}", 30)
+    monkeypatch.setattr("unmasked.explainers.search.rounds.PLACED", 30)
+    monkeypatch.setattr("unmasked.explainers.search.rounds._JUDGED", 20)
     rows = synthetic("S1", 400, seed=0)
     explainer = RealX(search=True, training=Training(epochs=5), **QUICK).fit(rows.x, rows.y)
     assert explainer.explain(rows.x).masks.shape == (400, 11)
@@ -456,7 +457,7 @@ def test_what_does_not_go_with_search(options, word):
 @pytest.mark.parametrize("choice", ["context", "row"])
 def test_where_features_are_free_nothing_breaks(monkeypatch, choice):
     """λ = 0, alone and beside others."""
-    monkeypatch.setattr("unmasked.explainers.searching.better_kind", lambda *_: choice)
+    monkeypatch.setattr("unmasked.explainers.search.rounds.better_kind", lambda *_: choice)
     rows = synthetic("S1", 100, seed=0)
     for sparsity in (0.0, [0.0, 0.1]):
         explainer = RealX(sparsity, search=True, training=Training(epochs=3), **QUICK)
@@ -533,7 +534,7 @@ def test_choices_follow_their_predictor_to_another_precision(predictor, x):
 
 @pytest.mark.parametrize("choice", ["context", "row"])
 def test_the_command_searches_and_explains_new_rows(tmp_path, monkeypatch, choice):
-    monkeypatch.setattr("unmasked.explainers.searching.better_kind", lambda *_: choice)
+    monkeypatch.setattr("unmasked.explainers.search.rounds.better_kind", lambda *_: choice)
     rows = synthetic("S3", 300, seed=0)
     table = pd.DataFrame(rows.x, columns=[f"c{i}" for i in range(11)]).assign(y=rows.y)
     table.to_csv(tmp_path / "rows.csv", index=False)
@@ -761,7 +762,7 @@ def test_when_a_feature_can_stand_for_another(predictor, monkeypatch, hiding, in
         others = torch.tensor([0.0, instead, 1.0, 1.0], dtype=torch.float64)
         return hiding * rows, rows[:, None] * others
 
-    monkeypatch.setattr("unmasked.search.standing_in._losses", told)
+    monkeypatch.setattr("unmasked.explainers.search.find._losses", told)
     masks = torch.zeros(200, 4, dtype=torch.bool)
     masks[:100, 0] = masks[:10, 2] = True  # feature 2 in too few rows to be asked about
     found = interchangeable(predictor, torch.zeros(200, 5), torch.zeros(200, 3), masks)

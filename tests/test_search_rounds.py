@@ -11,11 +11,16 @@ import torch
 from scipy.stats import norm
 
 from unmasked import Patches, RealX, SetMLP, Training
-from unmasked.data import synthetic
-from unmasked.explainers import searching
-from unmasked.search.narrow import Part, PartPredictor, PartSelector
-from unmasked.search.screen import best_features, evidence
-from unmasked.search.values import _descent
+from unmasked.datasets import synthetic
+from unmasked.explainers.search import rounds
+from unmasked.explainers.search.screen import (
+    Part,
+    PartPredictor,
+    PartSelector,
+    best_features,
+    evidence,
+)
+from unmasked.explainers.search.values import _descent
 
 INDEX = (0, 1, 1, 2, 3, 3)
 SMALL = SetMLP((16,), inner=4, embedding=16, activation="gelu", bins=True)
@@ -72,8 +77,8 @@ def test_evidence_is_what_is_counted_by_hand(monkeypatch):
     target = torch.from_numpy(np.stack([~y, y], 1).astype(float))
     expected = evidence_by_hand(x, y.astype(float))
     for block, numbers in ((500, 2**26), (3, 30)):
-        monkeypatch.setattr("unmasked.search.screen._BLOCK", block)
-        monkeypatch.setattr("unmasked.search.screen._NUMBERS", numbers)
+        monkeypatch.setattr("unmasked.explainers.search.screen._BLOCK", block)
+        monkeypatch.setattr("unmasked.explainers.search.screen._NUMBERS", numbers)
         found = evidence(torch.from_numpy(x), target)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -101,7 +106,9 @@ def test_many_products_do_not_drown_what_a_column_says_alone():
 
 
 def test_more_rows_speak_of_columns_than_of_pairs(monkeypatch):
-    monkeypatch.setattr("unmasked.search.screen._PRODUCTS", 20 * 6**2)  # 20 rows for pairs
+    monkeypatch.setattr(
+        "unmasked.explainers.search.screen._PRODUCTS", 20 * 6**2
+    )  # 20 rows for pairs
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2000, 6))
     y = 0.2 * x[:, 4] + rng.standard_normal(2000) > 0
@@ -138,7 +145,7 @@ def test_all_features_are_hidden_in_the_end():
 @pytest.fixture
 def narrow(monkeypatch):
     """Rounds for tables of a few columns, so that tests are quick."""
-    monkeypatch.setattr("unmasked.defaults.NARROW", 8)
+    monkeypatch.setattr("unmasked.explainers.defaults.NARROW", 8)
 
 
 def wide(rows, seed, noise=20):
@@ -181,7 +188,7 @@ def test_where_no_tree_shows_anything_the_first_round_keeps_what_screening_likes
     """Networks that know too little for any tree: x1 and x2 of a product are kept all the same."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 30))
-    find = searching.Search._find
+    find = rounds.Search._find
 
     def shows_nothing(self, learned, prices, valid, *, each_row=True):
         found = find(self, learned, prices, valid, each_row=each_row)
@@ -189,8 +196,8 @@ def test_where_no_tree_shows_anything_the_first_round_keeps_what_screening_likes
             choice.logits.fill_(-1.0)
         return found
 
-    monkeypatch.setattr(searching.Search, "_find", shows_nothing)
-    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: True)
+    monkeypatch.setattr(rounds.Search, "_find", shows_nothing)
+    monkeypatch.setattr(rounds.Learned, "better_than", lambda *_: True)
     explainer = RealX(search=True, **QUICK).fit(x, x[:, 0] * x[:, 1] > 0)
     assert [(own.features, own.kept) for own in explainer.rounds_] == [(30, 20)]
     assert not {"x1", "x2"} & set(explainer.dropped_)
@@ -199,7 +206,7 @@ def test_where_no_tree_shows_anything_the_first_round_keeps_what_screening_likes
 def test_what_a_drop_costs_too_much_is_undone(narrow, monkeypatch):
     """A round that keeps useless columns alone: they know less, so all come back."""
     X, y, _ = wide(2000, 0, 2)
-    monkeypatch.setattr(searching.Search, "_kept", lambda *_, **__: [11, 12])
+    monkeypatch.setattr(rounds.Search, "_kept", lambda *_, **__: [11, 12])
     explainer = RealX(search=True, **{**QUICK, "training": Training(epochs=60)}).fit(X, y)
     assert explainer.dropped_ == []
     assert explainer.rounds_ == []
@@ -209,12 +216,12 @@ def test_a_killed_search_goes_on_to_the_same_bits(narrow, monkeypatch, tmp_path)
     """Killed after its first round, and after its second: the finished rounds are read back."""
     X, y, _ = wide(400, 0)
     monkeypatch.setattr(
-        searching.Search, "_kept", lambda self, learned, first: learned.part.features[:-6]
+        rounds.Search, "_kept", lambda self, learned, first: learned.part.features[:-6]
     )
-    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: True)
+    monkeypatch.setattr(rounds.Learned, "better_than", lambda *_: True)
     whole = RealX(search=True, **QUICK).fit(X, y)
     assert len(whole.rounds_) > 1
-    learn = searching.Search._learn
+    learn = rounds.Search._learn
     for finished in (1, 2):
         calls = []
 
@@ -224,10 +231,10 @@ def test_a_killed_search_goes_on_to_the_same_bits(narrow, monkeypatch, tmp_path)
                 raise KeyboardInterrupt
             return learn(self, *args)
 
-        monkeypatch.setattr(searching.Search, "_learn", dies)
+        monkeypatch.setattr(rounds.Search, "_learn", dies)
         with pytest.raises(KeyboardInterrupt):
             RealX(search=True, checkpoint=tmp_path / str(finished), **QUICK).fit(X, y)
-        monkeypatch.setattr(searching.Search, "_learn", learn)
+        monkeypatch.setattr(rounds.Search, "_learn", learn)
         again = RealX(search=True, checkpoint=tmp_path / str(finished), **QUICK).fit(X, y)
         assert again.rounds_ == whole.rounds_
         np.testing.assert_array_equal(
@@ -236,10 +243,10 @@ def test_a_killed_search_goes_on_to_the_same_bits(narrow, monkeypatch, tmp_path)
 
 
 def test_a_very_wide_table_is_screened_first(monkeypatch):
-    monkeypatch.setattr("unmasked.defaults.SCREENED", 12)
+    monkeypatch.setattr("unmasked.explainers.defaults.SCREENED", 12)
     X, y, _ = wide(300, 0)
     explainer = RealX(search=True, **QUICK).fit(X, y)
-    assert explainer.rounds_[0] == searching.Round(31, 12, None)
+    assert explainer.rounds_[0] == rounds.Round(31, 12, None)
     assert len(explainer.dropped_) >= 31 - 12
     part = 31 - len(explainer.dropped_)
     explanation = explainer.explain(X, k=part + 3)  # more than took part: dropped ones follow
@@ -256,18 +263,18 @@ def test_a_very_wide_table_is_screened_first(monkeypatch):
 @pytest.mark.parametrize("better", [False, True])
 def test_a_round_that_is_cut_short_is_kept_only_if_it_is_better(narrow, monkeypatch, better):
     X, y, _ = wide(300, 0)
-    learn = searching.Search._learn
+    learn = rounds.Search._learn
 
     def cut_short(self, part, train, members, name):
         found = learn(self, part, train, members, name)
         ended = replace(found.trained, interrupted=name == "1")
         return replace(found, trained=ended)
 
-    monkeypatch.setattr(searching.Search, "_learn", cut_short)
-    monkeypatch.setattr(searching.Search, "_kept", lambda *_, **__: list(range(12)))
-    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: better)
+    monkeypatch.setattr(rounds.Search, "_learn", cut_short)
+    monkeypatch.setattr(rounds.Search, "_kept", lambda *_, **__: list(range(12)))
+    monkeypatch.setattr(rounds.Learned, "better_than", lambda *_: better)
     monkeypatch.setattr(
-        searching.Search, "_completed", lambda *_: pytest.fail("nothing more is trained")
+        rounds.Search, "_completed", lambda *_: pytest.fail("nothing more is trained")
     )
     explainer = RealX(search=True, **QUICK).fit(X, y)
     assert explainer.interrupted_
@@ -282,8 +289,8 @@ def test_masks_of_a_grid_are_never_narrowed(narrow):
 
 def test_labels_are_called_softened_only_where_they_were(narrow, monkeypatch):
     X, y, _ = wide(150, 0)  # too few to be softened
-    monkeypatch.setattr(searching.Search, "_kept", lambda *_, **__: list(range(12)))
-    monkeypatch.setattr(searching.Learned, "better_than", lambda *_: True)
+    monkeypatch.setattr(rounds.Search, "_kept", lambda *_, **__: list(range(12)))
+    monkeypatch.setattr(rounds.Learned, "better_than", lambda *_: True)
     explainer = RealX(search=True, **QUICK).fit(X, y)
     assert explainer.dropped_
     assert "softened" not in explainer.decided_

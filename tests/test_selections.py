@@ -11,17 +11,16 @@ import torch
 from numpy.typing import NDArray
 from small_cxr import FILMS, OPTIONS, PARTS, tiny
 
-from unmasked import methods
-from unmasked.engine import Data, Settings, Trained, Training, fit
 from unmasked.errors import SavedError
-from unmasked.masking import Token
-from unmasked.networks import MLP
+from unmasked.masks.maskers import Token
+from unmasked.networks.tables import MLP
+from unmasked.reproduce import image_training
 from unmasked.reproduce import images as job
-from unmasked.reproduce import imagetraining
-from unmasked.reproduce.cxr import _parts, run_cxr
-from unmasked.reproduce.imagetraining import Parts, Workshop
+from unmasked.reproduce.image_sets import _cxr_parts, run_cxr
+from unmasked.reproduce.image_training import Parts, Workshop
+from unmasked.reproduce.replicates import Place
 from unmasked.reproduce.selections import Selections, kept
-from unmasked.reproduce.training import Place
+from unmasked.training import Data, Settings, Trained, Training, fit, methods
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -85,14 +84,14 @@ def test_what_was_kept_of_others_is_refused(tmp_path: Path, trained: Trained) ->
 
 def _unsteady(monkeypatch: pytest.MonkeyPatch) -> None:
     """Selectors that answer otherwise whenever they are asked, as near a half on a GPU."""
-    steady, calls = imagetraining.selected, iter(range(1000))
+    steady, calls = image_training.selected, iter(range(1000))
 
     def rounded_otherwise(*given: object) -> NDArray[np.bool_]:
         masks = steady(*given)  # type: ignore[arg-type]
         masks.reshape(-1)[next(calls)] ^= True
         return masks
 
-    monkeypatch.setattr(imagetraining, "selected", rounded_otherwise)
+    monkeypatch.setattr(image_training, "selected", rounded_otherwise)
 
 
 def test_a_run_that_was_broken_off_after_its_readers_goes_on_where_selectors_are_unsteady(
@@ -118,7 +117,7 @@ def _workshop(folder: Path, parts: Parts) -> Workshop:
 
 
 def test_other_test_images_are_not_taken_for_those_that_were_kept(tmp_path: Path) -> None:
-    parts = _parts(FILMS, None)
+    parts = _cxr_parts(FILMS, None)
     _workshop(tmp_path, parts).explainer("REAL-X")
     others = replace(parts, test=replace(parts.test, x=parts.test.x[::-1].copy()))
     with pytest.raises(SavedError, match="selections of real-x"):

@@ -19,9 +19,9 @@ from small_cxr import FILMS, OPTIONS, PARTS, tiny
 
 from unmasked.errors import UnmaskedWarning
 from unmasked.reproduce import images
-from unmasked.reproduce.cxr import run_cxr
-from unmasked.reproduce.imagetraining import Workshop
-from unmasked.reproduce.sidebyside import train_side_by_side
+from unmasked.reproduce.image_sets import run_cxr
+from unmasked.reproduce.image_training import Workshop
+from unmasked.reproduce.parallel import train_side_by_side
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -64,7 +64,7 @@ def test_the_run_meets_all_trained_with_the_figures_of_one_that_trains_one_after
         names = {"full", "eval-x", "eval-x_varied", "real-x", "l2x 1", "l2x 3", "start of l2x"}
         names |= {"mask of real-x", "mask of l2x", "mask of optimum"}
         assert {f"{name}.safetensors" for name in names} <= kept
-        monkeypatch.setattr("unmasked.engine.loop._Run._epoch", None)  # fails where it is called
+        monkeypatch.setattr("unmasked.training.loop._Run._epoch", None)  # fails where it is called
 
     monkeypatch.setattr(images, "train_side_by_side", then_train_no_more)
     beside = run_cxr(tmp_path / "beside", tiny(), FILMS, jobs=3, **options)

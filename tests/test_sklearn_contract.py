@@ -29,7 +29,7 @@ from small_tables import (
 )
 
 from unmasked import L2X, MLP, BaseX, Bernoulli, EvalX, Full, Invase, PostHoc, RealX, Training, Zero
-from unmasked.engine import program
+from unmasked.training import program
 
 # Large steps, few of them: the suite fits hundreds of times and wants 83% accuracy on easy blobs.
 SHORT = Training(epochs=5, batch_size=32, learning_rate=0.1, selector_learning_rate=0.1)

@@ -11,9 +11,9 @@ import torch
 from small_runs import COLUMNS, FAST, TINY_BATCH, Dropped, method, numbers, train
 from torch import Tensor, nn
 
-from unmasked.engine import Settings, Trained, noise
-from unmasked.engine.stack import Stack, over_leading
-from unmasked.networks import MLP, build
+from unmasked.networks.tables import MLP, build
+from unmasked.training import Settings, Trained, noise
+from unmasked.training.stack import Stack, over_leading
 
 CPU = torch.device("cpu")
 INPUTS, OUTPUTS, ROWS, COUNT = 5, 3, 7, 4

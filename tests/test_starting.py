@@ -11,10 +11,10 @@ import pytest
 import torch
 from small_runs import FAST, METHODS, SIX, TINY, TINY_BATCH, data, train
 
-from unmasked.engine import Settings, Trained, Training, fit, loop
-from unmasked.engine.program import Program
 from unmasked.errors import InputError, MemoryWarning, SavedError
-from unmasked.networks import MLP
+from unmasked.networks.tables import MLP
+from unmasked.training import Settings, Trained, Training, fit, loop
+from unmasked.training.program import Program
 
 SEEDS = (0, 1)
 STILL = replace(FAST, epochs=1, learning_rate=1e-12, weight_decay=0.0, selector_delay=0.0)

@@ -280,7 +280,7 @@ def test_a_failed_save_keeps_the_older_one(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("unmasked.storage.save_file", full)
+    monkeypatch.setattr("unmasked.explainers.saving.save_file", full)
     with pytest.raises(OutputError, match="No space left"):
         quick(random_state=2).fit(x, y).save(folder)
     assert_equal(older, RealX.load(folder, device="cpu"), x)

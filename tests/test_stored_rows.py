@@ -13,15 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 from unmasked import EvalX, RealX, Superpixels, Training
-from unmasked.data.stored import StoredImages, StoredRows
-from unmasked.engine import Data, Settings, fit
-from unmasked.engine.rows import Rows
-from unmasked.engine.stored import OnDevice, _check_room, as_tensor
 from unmasked.errors import InputError
-from unmasked.imagenetworks import CNN, UNet
-from unmasked.masklaws import UniformSize
-from unmasked.methods import real_x
-from unmasked.pixels import Pixels
+from unmasked.inputs.images import Pixels
+from unmasked.inputs.stored import StoredImages, StoredRows
+from unmasked.masks.distributions import UniformSize
+from unmasked.networks.images import CNN, UNet
+from unmasked.training import Data, Settings, fit
+from unmasked.training.methods import real_x
+from unmasked.training.rows import OnDevice, Rows, _check_room, as_tensor
 
 CPU = torch.device("cpu")
 SHAPE = (2, 6, 5)
@@ -75,7 +74,7 @@ def test_statistics_do_not_depend_on_blocks(tmp_path, dtype, monkeypatch):
     whole = images[:].astype(np.float64)
     np.testing.assert_allclose(mean, whole.mean((0, 2, 3)), rtol=1e-13)
     np.testing.assert_allclose(scale, whole.std((0, 2, 3)), rtol=1e-13)
-    monkeypatch.setattr("unmasked.data.stored._AT_ONCE", 200)
+    monkeypatch.setattr("unmasked.inputs.stored._AT_ONCE", 200)
     again = StoredImages(images.pixels, images.rows)
     assert len(list(again.blocks())) > 10
     assert (again.statistics[0] == mean).all()
@@ -174,7 +173,7 @@ def test_a_streamed_fit_is_the_fit_in_memory(tmp_path, first):
     """The same bits: the engine, on the CPU."""
     rows, matrix = both(stored(tmp_path))
     masker = Superpixels(2).bound(SHAPE)
-    from unmasked.networks import MLP
+    from unmasked.networks.tables import MLP
 
     method = real_x(masker, UniformSize(), MLP((6,)), MLP((6,)), predictor_first=first)
     target = torch.nn.functional.one_hot(torch.arange(40) % 2, 2).float()
@@ -236,12 +235,12 @@ def test_no_more_is_read_than_a_batch(tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(StoredImages, "whole_numbers", counted)
-    from unmasked.networks import MLP
+    from unmasked.networks.tables import MLP
 
     method = real_x(Superpixels(2).bound(SHAPE), UniformSize(), MLP((4,)), MLP((4,)))
     labels = torch.eye(2)
     training = Training(epochs=2, batch_size=8)
-    monkeypatch.setattr("unmasked.engine.program._CHUNK", 8)
+    monkeypatch.setattr("unmasked.training.program._CHUNK", 8)
     fit(method, Settings(), Data(as_tensor(rows), labels[torch.arange(40) % 2]),
         Data(as_tensor(valid), labels[torch.arange(10) % 2]), training,
         device="cpu", show=False)  # fmt: skip

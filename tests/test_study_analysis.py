@@ -18,8 +18,8 @@ from unmasked.study.analysis import Ratings, analyse, read_ratings
 from unmasked.study.database import open_database
 from unmasked.study.folder import read_study
 from unmasked.study.key import read_key
-from unmasked.study.ranking import interval, resampled
 from unmasked.study.report import write_analysis
+from unmasked.study.statistics import interval, resampled
 from unmasked.study.tables import as_text, findings
 
 NAN = np.nan

@@ -232,7 +232,7 @@ def test_names_that_no_file_system_allows(tmp_path, name):
 
 
 def test_a_database_that_is_held_by_another_program(tmp_path, monkeypatch):
-    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.1)
+    monkeypatch.setattr("unmasked.study.backends.PATIENCE", 0.1)
     made = small_study(tmp_path)
     holder = sqlite3.connect(made.folder / "answers.sqlite", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")

@@ -17,18 +17,18 @@ from small_studies import METHODS, SECRET, small_study, write_sources
 
 from unmasked.errors import DataWarning, InputError, OutputError, SavedError
 from unmasked.study.create import create_study
-from unmasked.study.folder import read_study
+from unmasked.study.folder import find_manifest, read_manifest, read_study
 from unmasked.study.images import (
+    balanced_orders,
     hide_png,
     is_graded,
     over_png,
     read_image,
     read_mask,
     regions,
+    williams,
 )
 from unmasked.study.key import key_path, read_key
-from unmasked.study.manifest import find_manifest, read_manifest
-from unmasked.study.order import balanced_orders, williams
 
 
 @pytest.mark.parametrize("methods", range(2, 9))
@@ -120,7 +120,7 @@ def test_masks_of_a_grid_cover_the_cells_of_superpixels(tmp_path):
     import torch
 
     from unmasked import Superpixels
-    from unmasked.masking import Zero
+    from unmasked.masks.maskers import Zero
 
     grid = np.random.default_rng(0).random((5, 3)) < 0.5
     Image.fromarray(np.uint8(255) * grid).save(tmp_path / "mask.png")

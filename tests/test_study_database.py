@@ -19,6 +19,7 @@ from small_studies import wait_for
 from sqlalchemy import QueuePool, event
 
 from unmasked.errors import DataWarning, InputError, SavedError
+from unmasked.study.backends import DatabaseBusy, DatabaseFull, database_url
 from unmasked.study.database import (
     Conflict,
     Finished,
@@ -28,7 +29,6 @@ from unmasked.study.database import (
     open_database,
     remove_database,
 )
-from unmasked.study.places import DatabaseBusy, DatabaseFull, database_url
 
 DIGEST = "d" * 64
 
@@ -325,7 +325,7 @@ def test_a_full_disk_is_told_from_a_busy_database(path):
 
 
 def test_a_database_that_is_held_is_busy(path, monkeypatch):
-    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.1)
+    monkeypatch.setattr("unmasked.study.backends.PATIENCE", 0.1)
     database = open_database(path, DIGEST)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -340,7 +340,7 @@ def test_a_database_that_is_held_is_busy(path, monkeypatch):
 
 def test_answers_behind_a_lock_are_all_told_at_once(path, monkeypatch):
     """Not one after the other, each after a wait of its own: their pages would give up before."""
-    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.3)
+    monkeypatch.setattr("unmasked.study.backends.PATIENCE", 0.3)
     database = open_database(path, DIGEST)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -360,7 +360,7 @@ def test_answers_behind_a_lock_are_all_told_at_once(path, monkeypatch):
 
 def test_a_reader_of_the_file_does_not_keep_writers_waiting(path, monkeypatch):
     """A backup, or somebody who looks: the log cannot be folded in, and nobody waits for that."""
-    monkeypatch.setattr("unmasked.study.places.PATIENCE", 60.0)  # longer than this test
+    monkeypatch.setattr("unmasked.study.backends.PATIENCE", 60.0)  # longer than this test
     database = open_database(path, DIGEST)
     database.save_answer(0, "c", {}, base=0, change="change 0")
     other = sqlite3.connect(path, isolation_level=None)
@@ -425,7 +425,7 @@ def test_a_database_that_cannot_hold_every_language(postgres):
 
 
 def test_a_vacuum_does_not_keep_answers_waiting(postgres, monkeypatch):
-    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.5)
+    monkeypatch.setattr("unmasked.study.backends.PATIENCE", 0.5)
     where = database_url(postgres.database())
     create_database(where, DIGEST, ["secret-1"], "owner")
     database = open_database(where, DIGEST)

@@ -432,7 +432,7 @@ def test_an_edited_picture_is_not_served(fresh):
 
 def test_a_database_that_is_held_says_that_nothing_was_saved(tmp_path, monkeypatch):
     """Another program holds the lock for longer than the server waits."""
-    monkeypatch.setattr("unmasked.study.places.PATIENCE", 0.2)
+    monkeypatch.setattr("unmasked.study.backends.PATIENCE", 0.2)
     fresh = Site(small_study(tmp_path))
     holder = sqlite3.connect(fresh.study.answers, isolation_level=None)
     holder.execute("PRAGMA busy_timeout = 0")

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from unmasked.errors import InputError
-from unmasked.study.agreement import clustered_alpha, kendall_w, krippendorff, mean_w
 from unmasked.study.analysis import Ratings, analyse
 from unmasked.study.power import (
     Design,
@@ -20,12 +19,16 @@ from unmasked.study.power import (
     simulate,
     with_ties,
 )
-from unmasked.study.ranking import (
+from unmasked.study.statistics import (
+    clustered_alpha,
     clustered_wilson,
     friedman,
     friedman_statistic,
     holm,
     interval,
+    kendall_w,
+    krippendorff,
+    mean_w,
     mid_ranks,
     resampled,
     shared_ranks,

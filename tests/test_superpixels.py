@@ -25,9 +25,9 @@ from small_tables import assert_one_sentence, quick, rows
 from torch import Tensor
 
 from unmasked import Blur, Groups, ImageMean, InputError, Superpixels, Token, Zero
-from unmasked.engine.checkpoint import fingerprint
-from unmasked.masking import Masker
-from unmasked.superpixels import Fill
+from unmasked.masks.maskers import Masker
+from unmasked.masks.superpixels import Fill
+from unmasked.training.checkpoint import fingerprint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

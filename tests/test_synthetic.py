@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from unmasked.data.synthetic import CONTROL_FLOW, synthetic
+from unmasked.datasets.synthetic import CONTROL_FLOW, synthetic
 from unmasked.errors import InputError
 
 NAMES = ("S1", "S2", "S3")

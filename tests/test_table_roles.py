@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from unmasked.cli import app
-from unmasked.data.tables import Roles, split_table
 from unmasked.errors import InputError
+from unmasked.io.tables import Roles, split_table
 
 ROWS = 200
 RANDOM = np.random.default_rng(0)

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from unmasked import RealX, encoding_test
 from unmasked.checks import check_labels
 from unmasked.cli import app
-from unmasked.columns import Column, Columns, is_identifier
-from unmasked.data.tables import check_parts
 from unmasked.errors import DataWarning, InputError
-from unmasked.remarks import copying, deciding, tell
+from unmasked.inputs.remarks import copying, deciding, tell
+from unmasked.inputs.table import Column, Columns, is_identifier
+from unmasked.io.tables import check_parts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

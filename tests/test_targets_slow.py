@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
 from unmasked import EvalX, RealX, Scores, selection_quality, synthetic
-from unmasked.data.synthetic import CONTROL_FLOW
+from unmasked.datasets.synthetic import CONTROL_FLOW
 
 pytestmark = pytest.mark.slow
 PAPER_GRID = (0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25)

@@ -22,14 +22,13 @@ from small_runs import (
 )
 from torch.nn.functional import cross_entropy
 
-from unmasked import methods
-from unmasked.engine import Settings, Training, loop, noise
-from unmasked.engine.device import choose_device, flushed_denormals
-from unmasked.engine.keep import Keeper
-from unmasked.engine.program import Program
 from unmasked.errors import InputError
-from unmasked.masking import Token
-from unmasked.networks import build
+from unmasked.masks.maskers import Token
+from unmasked.networks.tables import build
+from unmasked.training import Settings, Training, loop, methods, noise
+from unmasked.training.device import choose_device, flushed_denormals
+from unmasked.training.program import Program
+from unmasked.training.trained import Keeper
 
 CPU = torch.device("cpu")
 

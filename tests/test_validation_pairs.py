@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from unmasked.engine.program import Program
+from unmasked.training.program import Program
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from unmasked._moved import allow_old_names
+
 if TYPE_CHECKING:
     from unmasked.auditing import AuditResult, AuditSettings, audit
-    from unmasked.augmentations import Retake, Shift
-    from unmasked.data import Synthetic, synthetic
-    from unmasked.engine import Training
+    from unmasked.datasets import Synthetic, synthetic
     from unmasked.errors import (
         CoverageWarning,
         DataWarning,
@@ -37,70 +37,74 @@ if TYPE_CHECKING:
         network_encoding_test,
     )
     from unmasked.explainers import L2X, BaseX, Full, Invase, RealX, Stability, stability
-    from unmasked.explanation import Explanation
-    from unmasked.imagenetworks import CNN, DenseNet121, MonaiUNet, UNet
-    from unmasked.masking import Groups, Masker, Token, Zero
-    from unmasked.masklaws import Bernoulli, MaskLaw, Patches, UniformSize
+    from unmasked.explanation.explanation import Explanation
+    from unmasked.inputs.augment import Retake, Shift
+    from unmasked.masks.distributions import Bernoulli, MaskLaw, Patches, UniformSize
+    from unmasked.masks.maskers import Groups, Masker, Token, Zero
+    from unmasked.masks.superpixels import Blur, ImageMean, Superpixels
     from unmasked.metrics import selection_quality
-    from unmasked.networks import MLP, SetMLP
-    from unmasked.superpixels import Blur, ImageMean, Superpixels
+    from unmasked.networks.images import CNN, DenseNet121, MonaiUNet, UNet
+    from unmasked.networks.tables import MLP, SetMLP
+    from unmasked.training import Training
 
 __version__ = "0.1.0"
+
+allow_old_names()
 
 _HOME = {
     "AuditResult": "auditing",
     "AuditSettings": "auditing",
     "BaseX": "explainers",
-    "Bernoulli": "masklaws",
-    "Blur": "superpixels",
-    "CNN": "imagenetworks",
+    "Bernoulli": "masks.distributions",
+    "Blur": "masks.superpixels",
+    "CNN": "networks.images",
     "CoverageWarning": "errors",
     "DataWarning": "errors",
-    "DenseNet121": "imagenetworks",
+    "DenseNet121": "networks.images",
     "Encoding": "evaluation",
     "EvalX": "evaluation",
     "ExactPosterior": "evaluation",
-    "Explanation": "explanation",
+    "Explanation": "explanation.explanation",
     "Full": "explainers",
-    "Groups": "masking",
-    "ImageMean": "superpixels",
+    "Groups": "masks.maskers",
+    "ImageMean": "masks.superpixels",
     "InputError": "errors",
     "InterruptedWarning": "errors",
     "Invase": "explainers",
     "L2X": "explainers",
-    "MLP": "networks",
-    "MaskLaw": "masklaws",
-    "Masker": "masking",
+    "MLP": "networks.tables",
+    "MaskLaw": "masks.distributions",
+    "Masker": "masks.maskers",
     "MemoryWarning": "errors",
     "MissingExtra": "errors",
-    "MonaiUNet": "imagenetworks",
+    "MonaiUNet": "networks.images",
     "OutputError": "errors",
-    "Patches": "masklaws",
+    "Patches": "masks.distributions",
     "PostHoc": "evaluation",
     "RealX": "explainers",
-    "Retake": "augmentations",
+    "Retake": "inputs.augment",
     "Roar": "evaluation",
     "SavedError": "errors",
     "Scores": "evaluation",
-    "SetMLP": "networks",
-    "Shift": "augmentations",
+    "SetMLP": "networks.tables",
+    "Shift": "inputs.augment",
     "Stability": "explainers",
     "SubsetCollection": "evaluation",
-    "Superpixels": "superpixels",
-    "Synthetic": "data",
-    "Token": "masking",
-    "Training": "engine",
-    "UNet": "imagenetworks",
-    "UniformSize": "masklaws",
+    "Superpixels": "masks.superpixels",
+    "Synthetic": "datasets",
+    "Token": "masks.maskers",
+    "Training": "training",
+    "UNet": "networks.images",
+    "UniformSize": "masks.distributions",
     "UnmaskedError": "errors",
     "UnmaskedWarning": "errors",
-    "Zero": "masking",
+    "Zero": "masks.maskers",
     "audit": "auditing",
     "encoding_test": "evaluation",
     "network_encoding_test": "evaluation",
     "selection_quality": "metrics",
     "stability": "explainers",
-    "synthetic": "data",
+    "synthetic": "datasets",
 }
 
 __all__ = [

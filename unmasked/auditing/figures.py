@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unmasked.auditing.asking import Answers
+from unmasked.auditing.queries import Answers
 from unmasked.metrics import (
     Interval,
     Statistic,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from unmasked.auditing import svg
 from unmasked.auditing.result import COLUMNS, AuditResult, Finding
+from unmasked.io.page import footer
 from unmasked.metrics import Interval
-from unmasked.report.page import footer
 
 _MOST_FEATURES = 30  # of a heat map
 _MOST_CLASSES = 12

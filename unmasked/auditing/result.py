@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmasked import notebook
 from unmasked.auditing import verdicts
-from unmasked.auditing.health import Health
-from unmasked.auditing.others import NO_MODEL, POSTHOC_BLIND, ROAR_BLIND
+from unmasked.auditing.evaluators import NO_MODEL, POSTHOC_BLIND, ROAR_BLIND
+from unmasked.auditing.model import AuditTable
 from unmasked.auditing.settings import AuditSettings
-from unmasked.auditing.table import AuditTable
+from unmasked.auditing.verdicts import Health
 from unmasked.errors import InputError
 from unmasked.metrics import Interval
+from unmasked.plots import notebook
 
 if TYPE_CHECKING:
     from unmasked.evaluation.encoding import Encoding
@@ -247,14 +247,14 @@ class AuditResult:
     def report(self, title: str = "Audit of explanations", command: str = "") -> str:
         """The whole report as one self-contained HTML page."""
         from unmasked.auditing.page import page
-        from unmasked.report.results import provenance
+        from unmasked.io.output_folder import provenance
 
         return page(self, title, provenance(command or "unmasked.audit(…)"))
 
     def save(self, folder: str | Path, command: str = "unmasked.audit(…)") -> None:
         """Write results.json, report.html and summary.md, all or none of them."""
         from unmasked.auditing.page import markdown, page
-        from unmasked.report.results import all_or_nothing, prepare_folder, provenance, to_json
+        from unmasked.io.output_folder import all_or_nothing, prepare_folder, provenance, to_json
 
         folder = Path(folder)
         facts = provenance(command)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from unmasked.engine import Training
 from unmasked.errors import InputError
-from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
+from unmasked.masks.distributions import Bernoulli, MaskLaw, UniformSize
+from unmasked.training import Training
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Pieces of an audit that are kept as they are finished, so that a killed audit goes on."""
+"""Keep the finished pieces of an audit, so that a killed one goes on; show how far it is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmasked.errors import OutputError
+from unmasked.training.progress import Show, Shown, watched
+
+
+class Steps(Shown):
+    """Counts pieces of work and says which is going on; silent where nobody watches."""
+
+    def __init__(self, total: int, show: Show) -> None:
+        if not watched(show):
+            return
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        from unmasked.plots.notebook import progress_bar
+
+        self._progress = progress_bar(
+            TextColumn("audit"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._task = self._progress.add_task("", total=total)
+
+    def now(self, what: str) -> None:
+        """What is going on."""
+        if self._progress is not None:
+            self._progress.update(self._task, description=what)
+
+    def done(self) -> None:
+        """One piece more."""
+        if self._progress is not None:
+            self._progress.advance(self._task)
 
 
 class Store:

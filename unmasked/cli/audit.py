@@ -125,9 +125,9 @@ def audit(
             )
         sizes, shares = _numbers(top, "--top", int), _numbers(fraction, "--fraction", float)
         from unmasked.auditing.settings import AuditSettings
-        from unmasked.data.tables import Roles
-        from unmasked.engine import Training
-        from unmasked.jobs.audit import audit_table
+        from unmasked.cli.workflows.audit_table import audit_table
+        from unmasked.io.tables import Roles
+        from unmasked.training import Training
 
         settings = AuditSettings(
             evaluator=evaluator,  # type: ignore[arg-type]

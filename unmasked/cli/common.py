@@ -19,8 +19,8 @@ import typer
 from unmasked.errors import InputError, OutputError, UnmaskedError, UnmaskedWarning
 
 if TYPE_CHECKING:
-    from unmasked.engine.progress import Show
     from unmasked.evaluation import Scores
+    from unmasked.training.progress import Show
 
 Seed = Annotated[int, typer.Option(help="Everything random follows from this number.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, …")]
@@ -149,7 +149,7 @@ def say(
 ) -> None:
     """What a command prints at its end: ``results.json``, or sentences and where to look."""
     if json:
-        from unmasked.report.results import to_json
+        from unmasked.io.output_folder import to_json
 
         typer.echo(to_json(results))
     elif not quiet:

@@ -32,8 +32,8 @@ def demo(
 ) -> None:
     """Explain a table whose truth is known, check it, and write a report to look at."""
     with one_sentence_errors(RESUME), only_run(out):
-        from unmasked.engine import Training
-        from unmasked.jobs.demo import run_demo
+        from unmasked.cli.workflows.demo import run_demo
+        from unmasked.training import Training
 
         result = run_demo(
             out,

@@ -87,8 +87,8 @@ def explain(
                 "give one."
             )
         prices = read_sparsity(sparsity)
-        from unmasked.data.tables import Roles
-        from unmasked.jobs.table import explain_new_rows, explain_table
+        from unmasked.cli.workflows.explain_table import explain_new_rows, explain_table
+        from unmasked.io.tables import Roles
 
         left_out = tuple(part.strip() for part in (drop or "").split(",") if part.strip())
         roles = Roles(id_column, group, time, left_out)
@@ -106,7 +106,7 @@ def explain(
             )
         else:
             assert target is not None
-            from unmasked.engine import Training
+            from unmasked.training import Training
 
             result = explain_table(
                 table,

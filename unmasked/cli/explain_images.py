@@ -113,7 +113,11 @@ def explain_images(
         if model is not None:
             _check_beside_model(context)
         prices = read_sparsity(sparsity)
-        from unmasked.jobs.images import Reading, explain_folder, explain_new_pictures
+        from unmasked.cli.workflows.explain_images import (
+            Reading,
+            explain_folder,
+            explain_new_pictures,
+        )
 
         shared: dict[str, Any] = {
             "reading": Reading(

@@ -22,7 +22,7 @@ from unmasked.cli.common import (
 from unmasked.errors import InputError
 
 if TYPE_CHECKING:
-    from unmasked.reproduce.rows import Reproduction
+    from unmasked.reproduce.judging import Reproduction
 
 Number = TypeVar("Number", int, float)
 Preset = Annotated[
@@ -90,9 +90,9 @@ def synthetic(
 ) -> None:
     """S1, S2 and S3: Table 1, EVAL-X against 2,048 models, REAL-X against REAL-X-STEP."""
     with one_sentence_errors(RESUME):
-        from unmasked.engine import Training
         from unmasked.reproduce import recipes
         from unmasked.reproduce.synthetic import run_synthetic
+        from unmasked.training import Training
 
         recipe = whole = recipes.preset(preset)
         if seeds < 1 or rows < 100:
@@ -165,9 +165,9 @@ def mnist(
 ) -> None:
     """MNIST: Table 2, samples with their selections, L2X's single pixel, a gallery."""
     with one_sentence_errors(RESUME):
-        from unmasked.data.mnist import mnist as load
-        from unmasked.reproduce import imagerecipes as recipes
-        from unmasked.reproduce.mnist import run_mnist
+        from unmasked.datasets.mnist import mnist as load
+        from unmasked.reproduce import image_recipes as recipes
+        from unmasked.reproduce.image_sets import run_mnist
         from unmasked.reproduce.recipes import check_grid
 
         recipe = whole = recipes.preset(preset)
@@ -244,19 +244,19 @@ def cxr(
 ) -> None:
     """Chest X-rays: Table 3, samples with their selections, a gallery, a folder for a study."""
     with one_sentence_errors(RESUME):
-        from unmasked.data.chest_xray import chest_xray
-        from unmasked.reproduce import cxrrecipes
-        from unmasked.reproduce import imagerecipes as recipes
-        from unmasked.reproduce.cxr import check_hearts, drawn_films, run_cxr
+        from unmasked.datasets.chest_xray import chest_xray
+        from unmasked.reproduce import cxr_recipes
+        from unmasked.reproduce import image_recipes as recipes
+        from unmasked.reproduce.image_sets import check_hearts, drawn_films, run_cxr
         from unmasked.reproduce.recipes import check_grid
 
-        recipe = cxrrecipes.preset(preset)
+        recipe = cxr_recipes.preset(preset)
         numbered = _seeds(seeds, first_seed)
         usual = 64 if recipe.name == "quick" else 128
         side = usual if size is None else size
         if side < 32:
             raise InputError(f"--size must be at least 32 pixels but is {side}.")
-        grid = cxrrecipes.cells(side, superpixels, superpixel_size)
+        grid = cxr_recipes.cells(side, superpixels, superpixel_size)
         explainers = _names("method", methods, recipes.EXPLAINERS, recipes.OURS)
         prices = _numbers("--sparsities", sparsities, float, recipe.prices)
         numbers = _numbers("--ks", ks, int, recipe.numbers)
@@ -271,11 +271,11 @@ def cxr(
                 _grid("--sparsities", prices): prices != recipe.prices,
                 _grid("--ks", numbers): ks is not None and numbers != recipe.numbers,
                 f"--size {side}": side != usual,
-                cells: grid != cxrrecipes.GRID,
+                cells: grid != cxr_recipes.GRID,
             }
         )
         recipe = replace(
-            cxrrecipes.with_cells(recipe, grid),
+            cxr_recipes.with_cells(recipe, grid),
             prices=prices,
             numbers=numbers,
             deviations=(*recipe.deviations, *told),

@@ -85,7 +85,7 @@ def create(
 
         require_packages()
         from unmasked.study.create import create_study
-        from unmasked.study.manifest import find_manifest, read_manifest
+        from unmasked.study.folder import find_manifest, read_manifest
 
         if (manifest is None) == (source is None):
             raise InputError("give either --manifest or --from, so that there are images to rank.")
@@ -199,7 +199,7 @@ def links(
         from unmasked.study.serving import require_packages
 
         require_packages()
-        from unmasked.study.links import renew_links
+        from unmasked.study.guard import renew_links
 
         names = [*(reader or []), *(["owner"] if owner else [])]
         for name, path in renew_links(folder, names, revoke=revoke, database=database):
@@ -246,8 +246,8 @@ def demo(
         )
 
         require_packages()
-        from unmasked.study.demo import check_demo, create_demo
-        from unmasked.study.links import renew_links
+        from unmasked.study.guard import renew_links
+        from unmasked.study.power import check_demo, create_demo
 
         chosen = free_port(host, PORT) if port is None else port
         bound_socket(host, chosen).close()  # a port in use is told before links are made anew

@@ -15,25 +15,14 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from unmasked import defaults, methods
 from unmasked.checks import is_whole
-from unmasked.columns import Columns, GroupSpec
-from unmasked.engine import Data, Settings, Training, fit
-from unmasked.engine.progress import Show
 from unmasked.errors import CoverageWarning, InputError, InterruptedWarning
-from unmasked.estimator import Table, check_batch_size, checkpoint_file, restore_network
-from unmasked.evaluation import copies
-from unmasked.evaluation.blend import Asked, Choice, Trees, grow, mixed
-from unmasked.evaluation.evaluator import (
-    MEMBER_SHIFT,
-    SEED_SHIFT,
-    TableEvaluator,
-    same_size_masks,
-)
-from unmasked.masking import Masker, Token
-from unmasked.masklaws import MaskLaw, UniformSize
-from unmasked.networks import Factory, set_inputs
-from unmasked.storage import (
+from unmasked.evaluation import boosted
+from unmasked.evaluation.boosted import Asked, Choice, Trees, grow, mixed
+from unmasked.evaluation.evaluator import MEMBER_SHIFT, SEED_SHIFT, TableEvaluator, same_size_masks
+from unmasked.explainers import defaults
+from unmasked.explainers.estimator import Table, check_batch_size, checkpoint_file, restore_network
+from unmasked.explainers.saving import (
     CLASSIFIER,
     classifier_bytes,
     classifier_from,
@@ -43,7 +32,13 @@ from unmasked.storage import (
     weights_of,
     write_folder,
 )
-from unmasked.targets import Targets
+from unmasked.inputs.table import Columns, GroupSpec
+from unmasked.inputs.targets import Targets
+from unmasked.masks.distributions import MaskLaw, UniformSize
+from unmasked.masks.maskers import Masker, Token
+from unmasked.networks.tables import Factory, set_inputs
+from unmasked.training import Data, Settings, Training, fit, methods
+from unmasked.training.progress import Show
 
 __all__ = ["EvalX", "same_size_masks"]
 
@@ -97,7 +92,7 @@ class EvalX(TableEvaluator):
 
     Examples
     --------
-    >>> from unmasked.data import synthetic
+    >>> from unmasked.datasets import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> evaluator = EvalX(training=Training(epochs=2), random_state=0).fit(rows.x, rows.y)
     >>> scores = evaluator.evaluate(rows.truth, rows.x, rows.y, bootstrap_draws=50)
@@ -211,7 +206,7 @@ class EvalX(TableEvaluator):
         self, train: Data, valid: Data, asked: Asked, soft: bool, seed: int
     ) -> tuple[Choice, Trees | None]:
         features, classes = self._sizes[1], len(self.classes_)
-        drawn = copies.Copies(self._law, self.columns_.index, features, soft)
+        drawn = boosted.Copies(self._law, self.columns_.index, features, soft)
         trees = grow(drawn, self.mask_copies, train, valid, seed)
         if trees is None:
             return Choice(
@@ -244,13 +239,13 @@ class EvalX(TableEvaluator):
         """``held_out``: the validation rows come from X, so they may be learned from."""
         asked = self._asked_estimator
         if soft:
-            copies.check_weights(asked)
-        stops = copies.takes_validation(asked)
+            boosted.check_weights(asked)
+        stops = boosted.takes_validation(asked)
         if held_out and not stops:
             train = Data(torch.cat([train.x, valid.x]), torch.cat([train.target, valid.target]))
-        drawn = copies.Copies(self._law, self.columns_.index, self._sizes[1], soft)
+        drawn = boosted.Copies(self._law, self.columns_.index, self._sizes[1], soft)
         start = time.perf_counter()
-        estimator, used, count = copies.learn(
+        estimator, used, count = boosted.learn(
             asked, drawn, self.mask_copies, train, valid if stops else None, seed
         )
         self.estimator_, self.used_, self.copies_ = estimator, used, count
@@ -283,8 +278,8 @@ class EvalX(TableEvaluator):
         parts = []
         for start in range(0, len(inputs), self.batch_size):
             rows = slice(start, start + self.batch_size)
-            masked = copies.hide(inputs[rows], masks[rows], self.columns_.index)
-            parts.append(copies.predict(self.estimator_, self.used_, masked, len(self.classes_)))
+            masked = boosted.hide(inputs[rows], masks[rows], self.columns_.index)
+            parts.append(boosted.predict(self.estimator_, self.used_, masked, len(self.classes_)))
         return np.concatenate(parts)
 
     @property
@@ -336,7 +331,7 @@ class EvalX(TableEvaluator):
                 'estimator must be "auto", "network" or a scikit-learn classifier but is '
                 f"{self.estimator!r}."
             )
-        copies.check_copies(self.mask_copies)
+        boosted.check_copies(self.mask_copies)
         if self._asked_estimator is None:
             return
         for name in ("predictor", "masker"):
@@ -350,7 +345,7 @@ class EvalX(TableEvaluator):
                 f"either estimator or members can be given but both came; leave out members="
                 f"{self.members!r}, as only networks are averaged."
             )
-        copies.check_classifier(self._asked_estimator)
+        boosted.check_classifier(self._asked_estimator)
 
     def _remarks(self, masks: NDArray[np.bool_]) -> list[str]:
         """A sentence, also warned, when masks are of sizes that training did not show."""

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from unmasked.data.posterior import posterior
-from unmasked.data.synthetic import check_correlation
+from unmasked.datasets.posterior import posterior
+from unmasked.datasets.synthetic import check_correlation
 from unmasked.errors import InputError
-from unmasked.estimator import Table
 from unmasked.evaluation.evaluator import Evaluator
-from unmasked.targets import Targets, as_array, read_targets
+from unmasked.explainers.estimator import Table
+from unmasked.inputs.targets import Targets, as_array, read_targets
 
 
 class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -30,7 +30,7 @@ class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore
 
     Examples
     --------
-    >>> from unmasked.data import synthetic
+    >>> from unmasked.datasets import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> shown = ExactPosterior("S3").predict_proba(rows.x, rows.truth)[:, 1]
     >>> bool(np.allclose(shown, rows.probability))  # nothing else matters

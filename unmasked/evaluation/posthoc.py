@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from unmasked import methods
-from unmasked.columns import Column, Columns, GroupSpec, is_categorical
-from unmasked.engine import Settings, Training, fit
-from unmasked.engine.progress import Show
 from unmasked.errors import InputError
-from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
 from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator
-from unmasked.masking import Groups, Masker, Zero
-from unmasked.networks import Factory
-from unmasked.targets import model_targets, read_targets
+from unmasked.explainers.estimator import NetworkEstimator, Table, checkpoint_file
+from unmasked.inputs.table import Column, Columns, GroupSpec, is_categorical
+from unmasked.inputs.targets import model_targets, read_targets
+from unmasked.masks.maskers import Groups, Masker, Zero
+from unmasked.networks.tables import Factory
+from unmasked.training import Settings, Training, fit, methods
+from unmasked.training.progress import Show
 
 _REMARK = (
     "these are post-hoc figures: the model was never trained on masked inputs, so they mix what is "
@@ -53,7 +52,7 @@ class PostHoc(TableEvaluator, NetworkEstimator):
 
     Examples
     --------
-    >>> from unmasked.data import synthetic
+    >>> from unmasked.datasets import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> evaluator = PostHoc(training=Training(epochs=2), random_state=0).fit(rows.x, rows.y)
     >>> evaluator.predict_proba(rows.x, rows.truth).shape

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from unmasked import methods
-from unmasked.engine import Data, Settings, fit
 from unmasked.errors import InputError
-from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
 from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator
-from unmasked.explanation import Explanation
+from unmasked.explainers.estimator import NetworkEstimator, Table, checkpoint_file
+from unmasked.explanation.explanation import Explanation
+from unmasked.training import Data, Settings, fit, methods
 
 _REMARK = (
     "these are figures of a model retrained on this explanation's masks: it learns whatever the "
@@ -36,7 +35,7 @@ class Roar(TableEvaluator, NetworkEstimator):
     Examples
     --------
     >>> from unmasked import Training
-    >>> from unmasked.data import synthetic
+    >>> from unmasked.datasets import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> roar = Roar(training=Training(epochs=2), random_state=0)
     >>> roar.fit(rows.x, rows.y, masks=rows.truth).predict_proba(rows.x, rows.truth).shape

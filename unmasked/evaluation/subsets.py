@@ -1,4 +1,4 @@
-"""`SubsetCollection`: a separately trained model for every subset of the features."""
+"""Train a separate model for every subset of the features: `SubsetCollection`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from unmasked import methods
-from unmasked.engine import Settings, fit
-from unmasked.engine.device import choose_device
-from unmasked.engine.stack import Stack
 from unmasked.errors import InputError
-from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
-from unmasked.evaluation.collection import run_each, subset_numbers
 from unmasked.evaluation.evaluator import SEED_SHIFT, TableEvaluator
-from unmasked.masking import Masker
-from unmasked.networks import Factory, build
-from unmasked.storage import read_folder, write_folder
+from unmasked.explainers.estimator import NetworkEstimator, Table, checkpoint_file
+from unmasked.explainers.saving import read_folder, write_folder
+from unmasked.masks.maskers import Masker
+from unmasked.networks.tables import Factory, build
+from unmasked.training import Settings, fit, methods
+from unmasked.training.device import choose_device
+from unmasked.training.stack import Stack
 
 _MOST_FEATURES = 16
 
@@ -118,3 +116,60 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
         stack.load(tensors)
         models.stack_ = stack
         return models
+
+
+_NUMBERS = 2**26  # inputs held at once
+
+
+def subset_numbers(masks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of the subset that each mask (…, features) shows: bit j is feature j.
+
+    >>> subset_numbers(np.array([[True, False, True]])).tolist()
+    [5]
+    """
+    numbers: NDArray[np.int64] = masks.astype(np.int64) @ (1 << np.arange(masks.shape[-1]))
+    return numbers
+
+
+@torch.no_grad()
+def run_each(
+    stack: Stack,
+    networks: NDArray[np.int64],
+    masker: Masker,
+    x: NDArray[Any],
+    masks: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """Class probabilities (rows, classes), each row by the network ``networks[row]`` of a stack.
+
+    Rows of one network are brought together and padded to equal length, so that all networks run
+    as one batch.
+    """
+    device = stack.flat.device
+    used, place, counts = np.unique(networks, return_inverse=True, return_counts=True)
+    order = np.argsort(place, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    within = np.arange(len(order)) - np.repeat(starts, counts)  # position among its network's rows
+    result = np.empty((len(networks), 0))
+    whole = {**stack.weights(), **stack.buffers}
+    size = max(1, _NUMBERS // max(1, int(counts.max()) * x.shape[1]))
+    for first in range(0, len(used), size):
+        group = slice(first, min(first + size, len(used)))
+        inside = (place[order] >= group.start) & (place[order] < group.stop)
+        rows, slot = order[inside], within[inside]
+        number = place[rows] - group.start
+        shape = (group.stop - group.start, int(counts[group].max()))
+        part = torch.as_tensor(x[rows], dtype=stack.flat.dtype, device=device)
+        mask = torch.as_tensor(masks[rows], dtype=stack.flat.dtype, device=device)
+        shown = masker(part, mask)
+        where = torch.from_numpy(number * shape[1] + slot).to(device)
+        padded = shown.new_zeros(shape[0] * shape[1], shown.shape[1])
+        padded[where] = shown
+        own = torch.from_numpy(used[group]).to(device)
+        weights = {name: value[own] for name, value in whole.items()}
+        logits = stack.forward_with(weights, padded.reshape(*shape, -1))
+        probabilities = torch.softmax(logits.reshape(len(padded), -1)[where].double(), -1)
+        if not result.shape[1]:
+            result = np.empty((len(networks), probabilities.shape[1]))
+        result[rows] = probabilities.cpu().numpy()
+        stack.forget()  # each group has a shape of its own
+    return result

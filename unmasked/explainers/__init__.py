@@ -2,10 +2,10 @@
 
 from unmasked.explainers.base import DEFAULT_SELECTOR, Explainer, Fitted
 from unmasked.explainers.full import Full
-from unmasked.explainers.joint import BaseX, Invase
 from unmasked.explainers.l2x import L2X
+from unmasked.explainers.penalised import BaseX, Invase
 from unmasked.explainers.realx import RealX
-from unmasked.explainers.steadiness import Stability, stability
+from unmasked.explainers.stability import Stability, stability
 
 __all__ = [
     "DEFAULT_SELECTOR",

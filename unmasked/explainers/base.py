@@ -17,21 +17,12 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from unmasked import methods
 from unmasked.checks import is_whole
-from unmasked.choosing import OF_FULL, RULES, Candidate, choose
-from unmasked.columns import Columns
-from unmasked.engine import Data, Method, Settings, fit, restart_seeds
 from unmasked.errors import InputError
-from unmasked.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
-from unmasked.explanation import Explanation
-from unmasked.featurevalues import FeatureValues
-from unmasked.masking import Masker
-from unmasked.networks import MLP, Factory
-from unmasked.pixels import ForImages, Pixels
-from unmasked.reach import Reach
-from unmasked.samplers import Sampler
-from unmasked.storage import (
+from unmasked.explainers.estimator import MaskedEstimator, Table, checkpoint_file, restore_network
+from unmasked.explainers.novelty import Reach
+from unmasked.explainers.path import OF_FULL, RULES, Candidate, choose
+from unmasked.explainers.saving import (
     law_from,
     network_config,
     network_from,
@@ -39,8 +30,16 @@ from unmasked.storage import (
     weights_of,
     write_folder,
 )
-from unmasked.superpixels import Superpixels
-from unmasked.targets import Targets
+from unmasked.explanation.explanation import Explanation
+from unmasked.explanation.features import FeatureValues
+from unmasked.inputs.images import ForImages, Pixels
+from unmasked.inputs.table import Columns
+from unmasked.inputs.targets import Targets
+from unmasked.masks.maskers import Masker
+from unmasked.masks.samplers import Sampler
+from unmasked.masks.superpixels import Superpixels
+from unmasked.networks.tables import MLP, Factory
+from unmasked.training import Data, Method, Settings, fit, methods, restart_seeds
 
 DEFAULT_SELECTOR = MLP((200, 200, 200))
 

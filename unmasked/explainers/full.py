@@ -9,11 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 
-from unmasked import methods
-from unmasked.engine import Settings, fit
-from unmasked.estimator import NetworkEstimator, Table, checkpoint_file
-from unmasked.explanation import Explanation
-from unmasked.superpixels import Superpixels
+from unmasked.explainers.estimator import NetworkEstimator, Table, checkpoint_file
+from unmasked.explanation.explanation import Explanation
+from unmasked.masks.superpixels import Superpixels
+from unmasked.training import Settings, fit, methods
 
 
 class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
@@ -29,7 +28,7 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> from unmasked import Training
-    >>> from unmasked.data import synthetic
+    >>> from unmasked.datasets import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> full = Full(training=Training(epochs=2), random_state=0).fit(rows.x, rows.y)
     >>> full.explain(rows.x).fraction

@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from unmasked import methods
 from unmasked.checks import is_whole
-from unmasked.columns import GroupSpec
-from unmasked.engine import Method, Training
-from unmasked.engine.progress import Show
 from unmasked.errors import InputError
-from unmasked.estimator import Table
 from unmasked.explainers.base import Explainer
-from unmasked.explanation import Explanation
-from unmasked.masking import Masker
-from unmasked.networks import Factory
-from unmasked.samplers import ConcreteTopK, Sampler
+from unmasked.explainers.estimator import Table
+from unmasked.explanation.explanation import Explanation
+from unmasked.inputs.table import GroupSpec
+from unmasked.masks.maskers import Masker
+from unmasked.masks.samplers import ConcreteTopK, Sampler
+from unmasked.networks.tables import Factory
+from unmasked.training import Method, Training, methods
+from unmasked.training.progress import Show
 
 
 class L2X(Explainer):
@@ -45,7 +44,7 @@ class L2X(Explainer):
 
     Examples
     --------
-    >>> from unmasked.data import synthetic
+    >>> from unmasked.datasets import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> explainer = L2X(k=3, training=Training(epochs=2), random_state=0)
     >>> set(explainer.fit(rows.x, rows.y).explain(rows.x).masks.sum(1).tolist())

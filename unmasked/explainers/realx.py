@@ -12,31 +12,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unmasked import defaults, methods
-from unmasked.choosing import Candidate
-from unmasked.columns import Columns, GroupSpec
-from unmasked.data.stored import StoredImages
-from unmasked.engine import Data, Method, Training
-from unmasked.engine.device import choose_device
-from unmasked.engine.progress import Show, tell
 from unmasked.errors import InputError, SavedError
-from unmasked.estimator import Table
+from unmasked.explainers import defaults
 from unmasked.explainers.base import Explainer, Fitted
-from unmasked.explainers.priced import Priced
-from unmasked.explainers.searching import Judged, PerRow, Round, Search
-from unmasked.explanation import Explanation
-from unmasked.masking import Masker, Token, Zero
-from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
-from unmasked.networks import MLP, Factory, SetMLP, TableSet, build
-from unmasked.samplers import BernoulliSampler, RebarBernoulli
-from unmasked.search.choice import RowChoice
-from unmasked.search.context import ContextChoice
-from unmasked.search.find import KINDS, Kind, evenly
-from unmasked.search.narrow import Part, PartPredictor, PartSelector
-from unmasked.search.standing_in import interchangeable
-from unmasked.search.values import SetPredictor, of_size
-from unmasked.storage import load_weights, sampler_config, sampler_from
-from unmasked.targets import Targets
+from unmasked.explainers.estimator import Table
+from unmasked.explainers.path import Candidate
+from unmasked.explainers.penalised import Priced
+from unmasked.explainers.saving import load_weights, sampler_config, sampler_from
+from unmasked.explainers.search.choice import ContextChoice, RowChoice
+from unmasked.explainers.search.find import KINDS, Kind, evenly, interchangeable
+from unmasked.explainers.search.rounds import Judged, PerRow, Round, Search
+from unmasked.explainers.search.screen import Part, PartPredictor, PartSelector
+from unmasked.explainers.search.values import SetPredictor, of_size
+from unmasked.explanation.explanation import Explanation
+from unmasked.inputs.stored import StoredImages
+from unmasked.inputs.table import Columns, GroupSpec
+from unmasked.inputs.targets import Targets
+from unmasked.masks.distributions import Bernoulli, MaskLaw, UniformSize
+from unmasked.masks.maskers import Masker, Token, Zero
+from unmasked.masks.samplers import BernoulliSampler, RebarBernoulli
+from unmasked.networks.tables import MLP, Factory, SetMLP, TableSet, build
+from unmasked.training import Data, Method, Training, methods
+from unmasked.training.device import choose_device
+from unmasked.training.progress import Show, tell
 
 _SEARCHES = ("auto", "context", "row")
 _OF_ANY_WIDTH = (Bernoulli, UniformSize)  # mask laws that go on where columns were dropped
@@ -101,7 +99,7 @@ class RealX(Priced):
     mask_law : the predictor's random masks: `UniformSize` (default), the paper's `Bernoulli`, or
         for superpixels of a grid `Patches`.
     sampler : what a trained selector learns by: by default the paper's `RebarBernoulli`, or
-        `ArmsBernoulli`, `DisarmBernoulli`, `LocalExpectation` (of ``unmasked.binarysamplers``),
+        `ArmsBernoulli`, `DisarmBernoulli`, `LocalExpectation` (``unmasked.masks.binary_samplers``),
         which ask the predictor about 0/1 masks alone.
     training : options, see `Training`.
     restarts : how often to train each setting, from other seeds, all in one program; the one with
@@ -130,7 +128,7 @@ class RealX(Priced):
 
     Examples
     --------
-    >>> from unmasked.data import synthetic
+    >>> from unmasked.datasets import synthetic
     >>> rows = synthetic("S3", 400, seed=0)
     >>> explainer = RealX(sparsity=0.1, training=Training(epochs=2), random_state=0)
     >>> explainer.fit(rows.x, rows.y).explain(rows.x).masks.shape

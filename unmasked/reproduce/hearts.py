@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unmasked.data import HeartMasks, heart_masks
-from unmasked.engine.progress import Show
+from unmasked.datasets import HeartMasks, heart_masks
 from unmasked.errors import InputError
+from unmasked.explainers.saving import saved_kind
 from unmasked.metrics import Interval, auroc_statistic, bootstrap
-from unmasked.reproduce.heartmeasures import cardiothoracic_ratios, plausible
-from unmasked.reproduce.heartplaces import MARGIN, Places, where_selections_lie
-from unmasked.reproduce.heartsegmenter import (
+from unmasked.reproduce.heart_measures import cardiothoracic_ratios, plausible
+from unmasked.reproduce.heart_places import MARGIN, Places, where_selections_lie
+from unmasked.reproduce.heart_segmenter import (
     Anatomy,
     Schooling,
     Segmenter,
     check_films,
     fit_segmenter,
 )
-from unmasked.storage import saved_kind
+from unmasked.training.progress import Show
 
 CLASSES = ("without cardiomegaly", "with cardiomegaly")
 SEGMENTER = "heart_segmenter"
@@ -114,7 +114,7 @@ def places_of(
 def _told(method: str, setting: Mapping[str, float], places: Places) -> str:
     """Which selections of a method these are.
 
-    >>> from unmasked.reproduce.heartplaces import Group
+    >>> from unmasked.reproduce.heart_places import Group
     >>> group = Group(0, 0, 0, 0, 0.02, {})
     >>> _told("L2X", {"seed": 0, "k": 5}, Places(0.03, {"all": group}))
     'L2X (seed 0, k = 5, 2.0% shown)'

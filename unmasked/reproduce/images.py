@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unmasked.choosing import Candidate, choose
-from unmasked.engine import Trained
-from unmasked.engine.device import choose_device
-from unmasked.engine.progress import Show
 from unmasked.evaluation.evaluator import same_size_masks
+from unmasked.explainers.path import Candidate, choose
+from unmasked.io.output_folder import (
+    all_or_nothing,
+    checkpoint_folder,
+    prepare_folder,
+    provenance,
+    remove_checkpoints,
+    to_json,
+)
 from unmasked.metrics import (
     Statistic,
     auroc_statistic,
@@ -26,27 +31,26 @@ from unmasked.metrics import (
     mean_statistic,
     selection_quality,
 )
-from unmasked.report.results import (
-    all_or_nothing,
-    checkpoint_folder,
-    prepare_folder,
-    provenance,
-    remove_checkpoints,
-    to_json,
+from unmasked.reproduce.image_figures import Drawn, View, write_figures, write_masks
+from unmasked.reproduce.image_recipes import EXPLAINERS, ImageRecipe
+from unmasked.reproduce.image_tables import RANDOM, comparable, image_lead, image_tables
+from unmasked.reproduce.image_training import Parts, Rows, Workshop
+from unmasked.reproduce.judging import (
+    Reproduction,
+    begun,
+    check_same_run,
+    mark,
+    result_row,
+    run_digest,
 )
-from unmasked.reproduce.folder import begun, check_same_run, mark, run_digest
-from unmasked.reproduce.imagefigures import Drawn, View, write_figures
-from unmasked.reproduce.imagemasks import write_masks
-from unmasked.reproduce.imagerecipes import EXPLAINERS, ImageRecipe
-from unmasked.reproduce.imagetables import RANDOM, comparable, image_lead, image_tables
-from unmasked.reproduce.imagetraining import Parts, Rows, Workshop
+from unmasked.reproduce.parallel import train_side_by_side
 from unmasked.reproduce.recipes import check_grid
-from unmasked.reproduce.render import TABLES, write_tables
-from unmasked.reproduce.rows import Reproduction, result_row
+from unmasked.reproduce.render import OPTIMUM, TABLES, Subject, write_tables
+from unmasked.reproduce.replicates import Place
 from unmasked.reproduce.selections import Masks, Selections
-from unmasked.reproduce.sidebyside import train_side_by_side
-from unmasked.reproduce.subjects import OPTIMUM, Subject
-from unmasked.reproduce.training import Place
+from unmasked.training import Trained
+from unmasked.training.device import choose_device
+from unmasked.training.progress import Show
 
 _DRAWS = 1000  # of the bootstrap over test images
 

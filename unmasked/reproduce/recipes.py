@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from unmasked import methods
-from unmasked.engine import Method, Training
 from unmasked.errors import InputError
 from unmasked.explainers.l2x import check_k
-from unmasked.masking import Masker, Token, Zero
-from unmasked.masklaws import Bernoulli, MaskLaw, UniformSize
-from unmasked.networks import MLP, Factory, SetMLP
-from unmasked.samplers import RebarBernoulli
-from unmasked.sparsity import check_sparsity
+from unmasked.explainers.path import check_sparsity
+from unmasked.masks.distributions import Bernoulli, MaskLaw, UniformSize
+from unmasked.masks.maskers import Masker, Token, Zero
+from unmasked.masks.samplers import RebarBernoulli
+from unmasked.networks.tables import MLP, Factory, SetMLP
+from unmasked.training import Method, Training, methods
 
 DATASETS = ("S1", "S2", "S3")
 EXPLAINERS = ("REAL-X", "L2X", "INVASE", "BASE-X", "REAL-X-STEP")

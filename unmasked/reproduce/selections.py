@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unmasked.engine import Trained, checkpoint
+from unmasked.training import Trained, checkpoint
 
 Masks = NDArray[np.bool_]
 _BY_PART = ("masks", "own")  # what there is for each part of the rows

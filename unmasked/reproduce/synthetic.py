@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from unmasked.data.synthetic import CONTROL_FLOW
-from unmasked.engine.device import choose_device
-from unmasked.engine.progress import Show
+from unmasked.datasets.synthetic import CONTROL_FLOW
 from unmasked.evaluation.evaluator import same_size_masks
-from unmasked.report.results import (
+from unmasked.io.output_folder import (
     all_or_nothing,
     checkpoint_folder,
     prepare_folder,
@@ -20,22 +18,39 @@ from unmasked.report.results import (
     remove_checkpoints,
     to_json,
 )
-from unmasked.reproduce.folder import begun, check_same_run, mark, run_digest
-from unmasked.reproduce.judging import Judge, Masks, choose_settings, exact, quality, scores
-from unmasked.reproduce.lead import lead
+from unmasked.reproduce.judging import (
+    Judge,
+    Masks,
+    Reproduction,
+    begun,
+    check_same_run,
+    choose_settings,
+    exact,
+    mark,
+    quality,
+    result_row,
+    run_digest,
+    scores,
+)
 from unmasked.reproduce.recipes import DATASETS, EXPLAINERS, FEATURES, Recipe, check_grid
 from unmasked.reproduce.render import TABLES, write_tables
-from unmasked.reproduce.rows import Reproduction, result_row
-from unmasked.reproduce.selections import Selections
-from unmasked.reproduce.tables import tables
-from unmasked.reproduce.training import (
+from unmasked.reproduce.replicates import (
+    PARTS,
     Place,
+    World,
+    draw_worlds,
+    inputs_of,
+    predicted,
     train_collection,
     train_evaluator,
     train_explainer,
     train_roar,
 )
-from unmasked.reproduce.worlds import PARTS, World, draw_worlds, inputs_of, predicted
+from unmasked.reproduce.selections import Selections
+from unmasked.reproduce.summary import lead
+from unmasked.reproduce.tables import tables
+from unmasked.training.device import choose_device
+from unmasked.training.progress import Show
 
 NO_CONTROL_FLOW = "true features without x11"
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from unmasked.report.page import TableBlock
-from unmasked.reproduce.names import (
+from unmasked.io.page import TableBlock
+from unmasked.reproduce.published import (
     COLLECTION,
     EVALUATORS,
     EXACT,
     LOG_LIKELIHOOD,
+    METHODS,
     NAMES,
     PAPER,
     PREDICTION,
@@ -22,8 +23,8 @@ from unmasked.reproduce.names import (
     SHORT,
     STEP,
     VARIED,
+    published,
 )
-from unmasked.reproduce.published import METHODS, published
 from unmasked.reproduce.summary import (
     NOTHING,
     Figure,

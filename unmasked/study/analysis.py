@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 
 from unmasked.errors import InputError
-from unmasked.study.agreement import clustered_alpha, mean_w
 from unmasked.study.answers import Answer
 from unmasked.study.database import Record, open_database
 from unmasked.study.folder import Study, read_study
 from unmasked.study.key import key_path, read_key
-from unmasked.study.ranking import (
+from unmasked.study.statistics import (
     Floats,
     Test,
+    clustered_alpha,
     clustered_wilson,
     friedman,
     holm,
     interval,
+    mean_w,
     mid_ranks,
     resampled,
     shared_ranks,

@@ -21,16 +21,11 @@ from typing import Any
 import numpy as np
 
 from unmasked.errors import DataWarning, InputError, OutputError
+from unmasked.study.backends import POSTGRES, database_url
 from unmasked.study.database import create_database, remove_database
-from unmasked.study.folder import (
-    ANSWERS,
-    DIGEST,
-    FORMAT,
-    MANIFEST,
-    PICTURES,
-    sha256,
-)
+from unmasked.study.folder import ANSWERS, DIGEST, FORMAT, MANIFEST, PICTURES, SourceCase, sha256
 from unmasked.study.images import (
+    balanced_orders,
     hide_png,
     image_png,
     is_graded,
@@ -40,9 +35,6 @@ from unmasked.study.images import (
     regions,
 )
 from unmasked.study.key import key_path
-from unmasked.study.manifest import SourceCase
-from unmasked.study.order import balanced_orders
-from unmasked.study.places import POSTGRES, database_url
 
 OWNER = "owner"
 """What no reader may be called."""

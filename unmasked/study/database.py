@@ -42,7 +42,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from unmasked.errors import SavedError
-from unmasked.study.places import Place, PostgresSchema, SQLiteFile
+from unmasked.study.backends import Place, PostgresSchema, SQLiteFile
 from unmasked.study.writer import Refused, Writer
 
 T = TypeVar("T")

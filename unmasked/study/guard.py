@@ -1,20 +1,168 @@
-"""What stands before every request: hosts, sizes, rates; and the headers of every reply."""
+"""Stand before every request: who is asking, by which link, how often; headers of every reply."""
 
 from __future__ import annotations
 
 import hmac
+import json
 import logging
+import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address
+from pathlib import Path
 from threading import Lock
+from typing import Annotated, Any
 
+from fastapi import Depends, HTTPException, Request
+from fastapi.responses import HTMLResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from unmasked.errors import InputError
+from unmasked.study.answers import Answer
+from unmasked.study.create import OWNER
+from unmasked.study.database import open_database
+from unmasked.study.folder import Reader, ReaderCase, Study, read_study
+
+
+def renew_links(
+    folder: Path,
+    names: Sequence[str] = (),
+    *,
+    revoke: bool = False,
+    database: str | None = None,
+) -> list[tuple[str, str]]:
+    """(name, path of the new link) of each; the path is empty where links were only revoked.
+
+    ``names`` are those of readers, or ``OWNER``; none means everybody.
+    """
+    study = read_study(folder)
+    known: dict[str, int | None] = {reader.name: i for i, reader in enumerate(study.readers)}
+    known[OWNER] = None
+    for name in names:
+        if name not in known:
+            raise InputError(f"a link's reader must be one of {', '.join(known)} but is {name!r}.")
+    opened = open_database(study.where(database), study.digest)
+    result = []
+    try:
+        for name in names or known:
+            number = known[name]
+            path = ""
+            if revoke:
+                opened.revoke_links(number)
+            else:
+                fresh = secrets.token_urlsafe(32)
+                opened.renew_link(number, fresh)
+                path = f"/{'o' if number is None else 'r'}/{fresh}"
+            result.append((name, path))
+    finally:
+        opened.close()
+    return result
+
+
+NO_LINK = "This link does not open a study. Ask the person who sent it to you for a new one."
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A reader at work, with all answers so far."""
+
+    number: int
+    reader: Reader
+    secret: str
+    answers: dict[str, Answer]
+    bases: dict[str, int]
+    """{case: how many answers there have been}."""
+    over: bool
+    """Whether nothing can be changed any more."""
+
+    @property
+    def root(self) -> str:
+        """Where this reader's pages begin."""
+        return f"/r/{self.secret}"
+
+    def status(self, case: ReaderCase) -> str:
+        """complete, begun or open."""
+        answer = self.answers.get(case.id)
+        if answer is None:
+            return "open"
+        return "complete" if answer.complete else "begun"
+
+    @property
+    def done(self) -> int:
+        """How many cases are complete."""
+        return sum(self.status(case) == "complete" for case in self.reader.cases)
+
+    @property
+    def following(self) -> int:
+        """The number of the first case that is not complete, or of the last one."""
+        cases = enumerate(self.reader.cases, 1)
+        missing = (number for number, case in cases if self.status(case) != "complete")
+        return next(missing, len(self.reader.cases))
+
+
+def _no_link(request: Request) -> HTTPException:
+    """The refusal of a link that does not exist; who has had too many of them has to wait."""
+    if not request.app.state.wrong.take(address(request.scope)):
+        return HTTPException(429, "Too many links that do not exist; wait a few minutes.")
+    return HTTPException(403, NO_LINK)
+
+
+def reader_number(request: Request, secret: str) -> int:
+    """The number of the reader whose personal link is used."""
+    link = request.app.state.database.link(secret)
+    if link is None or link.reader is None:
+        raise _no_link(request)
+    return link.reader
+
+
+def visit(request: Request, secret: str) -> Visit:
+    """The reader whose personal link is used, with all answers so far."""
+    study: Study = request.app.state.study
+    standing = request.app.state.database.standing(secret)
+    if standing is None:
+        raise _no_link(request)
+    answers = {
+        case: Answer.parse(json.loads(version.record.content), study.options)
+        for case, version in standing.answers.items()
+    }
+    bases = {case: version.number for case, version in standing.answers.items()}
+    reader = study.readers[standing.reader]
+    return Visit(standing.reader, reader, secret, answers, bases, standing.over)
+
+
+def owner(request: Request, secret: str) -> str:
+    """The owner's secret, if it is the owner's."""
+    link = request.app.state.database.link(secret)
+    if link is None or link.reader is not None:
+        raise _no_link(request)
+    if request.method not in ("GET", "HEAD"):
+        check_change(request, secret)
+    return secret
+
+
+def check_change(request: Request, secret: str) -> None:
+    """Refuse a change that does not come from a page of ours."""
+    sent = request.headers.get("x-study-form", "").encode()
+    typed = request.headers.get("content-type", "").partition(";")[0] == "application/json"
+    genuine = hmac.compare_digest(sent, form_token(secret).encode())
+    if not (genuine and typed and same_origin(request.headers)):
+        raise HTTPException(403, "This change did not come from a page of the study; reload it.")
+
+
+Reading = Annotated[Visit, Depends(visit)]
+Number = Annotated[int, Depends(reader_number)]
+Owning = Annotated[str, Depends(owner)]
+
+
+def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A rendered page."""
+    return HTMLResponse(request.app.state.pages.get_template(name).render(**values), status)
+
 
 _log = logging.getLogger("unmasked.study")
 PAUSE = 5

@@ -14,8 +14,7 @@ from fastapi.responses import JSONResponse
 from unmasked.study.answers import Answer
 from unmasked.study.database import Database
 from unmasked.study.folder import Study
-from unmasked.study.guard import form_token
-from unmasked.study.visitors import Owning, page
+from unmasked.study.guard import Owning, form_token, page
 
 
 def add_owner_pages(app: FastAPI) -> None:

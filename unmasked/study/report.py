@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unmasked.errors import OutputError
-from unmasked.report.ownership import OLD, PART
-from unmasked.report.page import Section, footer, picture, png, render
-from unmasked.report.results import all_or_nothing, prepare_folder, provenance, to_json
+from unmasked.io.output_folder import OLD, PART, all_or_nothing, prepare_folder, provenance, to_json
+from unmasked.io.page import Section, footer, picture, png, render
 from unmasked.study.analysis import PUBLISHED, Analysis
-from unmasked.study.ranking import Test, mid_ranks, shared_ranks
+from unmasked.study.statistics import Test, mid_ranks, shared_ranks
 from unmasked.study.tables import (
     agreement_table,
     as_text,

@@ -21,12 +21,21 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from unmasked.errors import InputError, SavedError
 from unmasked.study.answers import LETTERS, LONGEST_REMARK, Answer, in_words, ordinal
+from unmasked.study.backends import DatabaseBusy, DatabaseError, DatabaseFull
 from unmasked.study.database import READERS, Conflict, Database, Finished, Full
 from unmasked.study.folder import Study
-from unmasked.study.guard import Buckets, Guard, Limits, come_again, form_token
+from unmasked.study.guard import (
+    Buckets,
+    Guard,
+    Limits,
+    Number,
+    Reading,
+    check_change,
+    come_again,
+    form_token,
+    page,
+)
 from unmasked.study.owner import add_owner_pages
-from unmasked.study.places import DatabaseBusy, DatabaseError, DatabaseFull
-from unmasked.study.visitors import Number, Reading, check_change, page
 
 HERE = Path(__file__).parent
 SCRIPTS = ("case.js", "looking.js", "page.js", "parts.js", "pictures.js", "ranking.js", "saving.js")

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from unmasked.report.page import TableBlock
+from unmasked.io.page import TableBlock
 from unmasked.study.analysis import PUBLISHED, Analysis, Scope
 from unmasked.study.answers import LETTERS
-from unmasked.study.ranking import Test
+from unmasked.study.statistics import Test
 
 
 def missing_rows(analysis: Analysis) -> list[dict[str, Any]]:

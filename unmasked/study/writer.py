@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from unmasked.study.places import DatabaseBusy, Place
+from unmasked.study.backends import DatabaseBusy, Place
 
 T = TypeVar("T")
 MOST_AT_ONCE = 100

@@ -1,7 +1,6 @@
 """The encoding test: how much the *choice* of features says about y beyond the values shown."""
 
-from unmasked.evaluation.encoding.networks import network_encoding_test
-from unmasked.evaluation.encoding.picture import forest
+from unmasked.evaluation.encoding.networks import forest, network_encoding_test
 from unmasked.evaluation.encoding.result import Encoding
 from unmasked.evaluation.encoding.tables import encoding_test
 

@@ -1,4 +1,4 @@
-"""The encoding test with a network, for images and for rows of many numbers.
+"""Test encoding with a network, for images and rows of many numbers; draw several tests.
 
 The same test as `encoding_test`: one model h(y | x_v, v, |v|, c), told by c whether a mask is the
 row's own. A network spends its attention where its training pairs lie, so c = 0 must lie where
@@ -16,9 +16,9 @@ Weights are functions of (x_v, v) alone, so p(y | x_v), what c = 0 learns, is no
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,9 +26,15 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from unmasked.engine.device import choose_device
 from unmasked.errors import InputError
-from unmasked.evaluation.encoding.result import Encoding, judge, nothing_chosen
+from unmasked.evaluation.encoding.result import (
+    CANNOT_TELL,
+    ENCODES,
+    NO_SIGN,
+    Encoding,
+    judge,
+    nothing_chosen,
+)
 from unmasked.evaluation.encoding.rows import (
     Judged,
     check_settings,
@@ -39,10 +45,49 @@ from unmasked.evaluation.encoding.rows import (
     split,
 )
 from unmasked.evaluation.encoding.tables import LEAST_PROBABILITY, odds, share
-from unmasked.explanation import Explanation
-from unmasked.networks import MLP, Factory, build
-from unmasked.pixels import is_images, read_images
-from unmasked.targets import as_array
+from unmasked.explanation.explanation import Explanation
+from unmasked.inputs.images import is_images, read_images
+from unmasked.inputs.targets import as_array
+from unmasked.networks.tables import MLP, Factory, build
+from unmasked.plots.figures import ACCENT, MUTED, SHOWN, axes, literal
+from unmasked.training.device import choose_device
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = {ENCODES: ACCENT, NO_SIGN: SHOWN, CANNOT_TELL: MUTED}
+
+
+def forest(found: Mapping[str, Encoding], *, ax: Axes | None = None) -> Axes:
+    """Each explanation's nats with their interval; grey lies between the two marks of the rule."""
+    if not found:
+        raise InputError("there must be at least one Encoding to draw but none came.")
+    ax = axes(ax, 7.2, 1.2 + 0.42 * len(found))
+    threshold = next(iter(found.values())).threshold
+    ax.axvspan(threshold / 4, threshold, color=MUTED, alpha=0.25, linewidth=0)
+    for place, one in enumerate(found.values()):
+        colour = _COLOURS[one.verdict]
+        ax.hlines(place, one.low, one.high, color=colour, linewidth=2.5)
+        ax.plot([one.nats], [place], "o", color=colour)
+        ax.annotate(
+            one.verdict, (one.high, place), xytext=(8, 0), textcoords="offset points",
+            va="center", fontsize=8, color=colour if one.verdict != CANNOT_TELL else "#444",
+        )  # fmt: skip
+    ax.set_yticks(range(len(found)), [literal(name) for name in found])
+    ax.set_ylim(len(found) - 0.5, -0.5)
+    least, most = min(e.low for e in found.values()), max(e.high for e in found.values())
+    ax.set_xlim(
+        min(-0.01, least * 1.1), max(most, 2 * threshold) * 3.5
+    )  # with room for the verdicts
+    ax.set_xscale("symlog", linthresh=2 * threshold)
+    ticks = [t for t in (0, threshold, 0.1, 0.5, 2) if t <= max(most, 0.1)]
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("nats in the choice of features, with 95% intervals")
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return ax
+
 
 _STOP_SHARE = 0.15  # of the training rows, to stop on
 _SEEDS = 1_000_003

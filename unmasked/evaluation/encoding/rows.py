@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from unmasked.checks import is_whole
-from unmasked.columns import is_categorical, measured
-from unmasked.data.tables import as_times
 from unmasked.errors import InputError
 from unmasked.evaluation.periods import Blocks, blocks_of
-from unmasked.explanation import Explanation
-from unmasked.targets import as_array, read_targets
+from unmasked.explanation.explanation import Explanation
+from unmasked.inputs.table import is_categorical, measured
+from unmasked.inputs.targets import as_array, read_targets
+from unmasked.io.tables import as_times
 
 _MOST_CATEGORIES = 60  # the rarest beyond share one code; boosting takes one for each bin
 _MANY_COPIES = 0.01

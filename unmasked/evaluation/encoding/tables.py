@@ -23,7 +23,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.validation import has_fit_parameter
 
 from unmasked.errors import InputError
-from unmasked.evaluation.copies import check_classifier, check_takes_nan
+from unmasked.evaluation.boosted import check_classifier, check_takes_nan
 from unmasked.evaluation.encoding.result import Encoding, judge, nothing_chosen
 from unmasked.evaluation.encoding.rows import (
     Judged,
@@ -38,7 +38,7 @@ from unmasked.evaluation.encoding.rows import (
     split,
     time_numbers,
 )
-from unmasked.explanation import Explanation
+from unmasked.explanation.explanation import Explanation
 
 LEAST_PROBABILITY = 1e-6  # so that one row cannot decide
 MOST_WEIGHT = 20.0

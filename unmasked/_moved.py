@@ -1,0 +1,93 @@
+"""Where modules were before: importing them there works for one release, with a warning."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MOVED = {
+    "unmasked.augmentations": "unmasked.inputs.augment",
+    "unmasked.binarysamplers": "unmasked.masks.binary_samplers",
+    "unmasked.choosing": "unmasked.explainers.path",
+    "unmasked.columns": "unmasked.inputs.table",
+    "unmasked.data": "unmasked.datasets",
+    "unmasked.data.chest_xray": "unmasked.datasets.chest_xray",
+    "unmasked.data.mnist": "unmasked.datasets.mnist",
+    "unmasked.data.phantom": "unmasked.datasets.phantom",
+    "unmasked.data.picture_folder": "unmasked.io.image_folder",
+    "unmasked.data.posterior": "unmasked.datasets.posterior",
+    "unmasked.data.stored": "unmasked.inputs.stored",
+    "unmasked.data.synthetic": "unmasked.datasets.synthetic",
+    "unmasked.data.tables": "unmasked.io.tables",
+    "unmasked.defaults": "unmasked.explainers.defaults",
+    "unmasked.engine": "unmasked.training",
+    "unmasked.estimator": "unmasked.explainers.estimator",
+    "unmasked.imagenetworks": "unmasked.networks.images",
+    "unmasked.masking": "unmasked.masks.maskers",
+    "unmasked.masklaws": "unmasked.masks.distributions",
+    "unmasked.methods": "unmasked.training.methods",
+    "unmasked.pictures": "unmasked.plots.overlays",
+    "unmasked.pixels": "unmasked.inputs.images",
+    "unmasked.report": "unmasked.io",
+    "unmasked.samplers": "unmasked.masks.samplers",
+    "unmasked.sparsity": "unmasked.explainers.path",
+    "unmasked.storage": "unmasked.explainers.saving",
+    "unmasked.superpixels": "unmasked.masks.superpixels",
+    "unmasked.targets": "unmasked.inputs.targets",
+}
+"""Old name -> new name."""
+
+
+class _Package(ModuleType):
+    """A package under its old name, with all that the new one has.
+
+    It is not the new one itself: whatever imports a module of it makes that an attribute of it,
+    and ``datasets.mnist`` is to stay the function.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(MOVED[self.__name__]), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+
+
+class _Moved(MetaPathFinder, Loader):
+    """Finds a module under its old name: it is the same module."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        new = MOVED[spec.name]
+        warnings.warn(
+            f"{spec.name} is now {new}; the old name goes with the next release.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        module = import_module(new)
+        if any(old.startswith(f"{spec.name}.") for old in MOVED):
+            package = _Package(spec.name, module.__doc__)
+            package.__path__ = []
+            return package
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        if not isinstance(module, _Package):
+            module.__spec__ = self._own  # the import machinery has put the old name there
+
+
+def allow_old_names() -> None:
+    """Let modules be imported by their old names, too."""
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.append(_Moved())

@@ -1,0 +1,1 @@
+"""What comes in: tables, images, targets, and what is said of them."""

@@ -1,0 +1,1 @@
+"""Files: tables, folders of images, output folders, HTML pages."""

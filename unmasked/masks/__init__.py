@@ -1,0 +1,1 @@
+"""What hides features: maskers, distributions of random masks, samplers of selectors."""
