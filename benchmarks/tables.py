@@ -1,8 +1,8 @@
 """RealX beside SHAP, LIME and fixed sets of features on real tables, under an independent judge.
 
     python benchmarks/tables.py --tables DATA MORE_DATA --out results/tables
-    python benchmarks/tables.py --tables DATA --shap-only SHAP     # where there is no GPU
-    python benchmarks/tables.py --tables DATA --shap SHAP --out …  # where there is no shap
+    python benchmarks/tables.py --tables DATA --rivals-only RIVALS --lime  # without a GPU
+    python benchmarks/tables.py --tables DATA --rivals RIVALS --lime --out …  # without shap
     python benchmarks/tables.py --tables DATA --only adult spam --seeds 3 --overlap --lime
     python benchmarks/tables.py --tables DATA --model --out …      # a model instead of labels
 
@@ -209,21 +209,21 @@ class Case:
         self.differences.append({"k": k, "of": one, "less": other, "rows": rows, **interval})
 
 
-def shap_path(folder: Path, name: str, seed: int) -> Path:
+def rivals_path(folder: Path, name: str, seed: int) -> Path:
     return folder / f"{name}-{seed}.npz"
 
 
 def shap_values(table: Table, parts: Parts, seed: int) -> dict[str, NDArray[Any]]:
-    """|TreeSHAP values| of the test rows."""
+    """Find |TreeSHAP values| of the test rows."""
     x = codes(table.X)
     return tree_shap(trees(x[parts.explainer], table.y[parts.explainer], seed), x[parts.test])
 
 
-def stored_shap(folder: Path, table: Table, parts: Parts, seed: int) -> dict[str, NDArray[Any]]:
-    """The same, computed before; the rows must be the same."""
-    path = shap_path(folder, table.name, seed)
+def stored_rivals(folder: Path, table: Table, parts: Parts, seed: int) -> dict[str, NDArray[Any]]:
+    """Read what ``--rivals-only`` found, "lime" among it; the rows must be the same."""
+    path = rivals_path(folder, table.name, seed)
     if not path.is_file():
-        raise SystemExit(f"{path} is missing; make it by --shap-only with the same options.")
+        raise SystemExit(f"{path} is missing; make it by --rivals-only with the same options.")
     with np.load(path) as file:
         values = dict(file)
     if not np.array_equal(values.pop("test"), parts.test):
@@ -358,8 +358,7 @@ def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]
     clock.timed("RealX, fit", lambda: learned(realx, table, parts.explainer))
     shown = clock.timed("RealX, explain", lambda: realx.explain(X.iloc[parts.test]))
     clock.timed("judge, fit", lambda: learned(evaluator, table, parts.judge))
-    shap = some_shap(table, parts, seed, args.shap, clock)
-    lime = clock.timed("LIME", lambda: some_lime(table, parts, seed)) if args.lime else None
+    shap, lime = rivals(table, parts, seed, args, clock)
     case = Case(table, parts, seed, evaluator, Own(realx, X.iloc[parts.test]), model)
     ks, size = sizes(case.own.features), float(shown.masks.sum(1).mean())
     stops = sorted({*ks, *around(size)})
@@ -395,20 +394,22 @@ def measure(table: Table, seed: int, args: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def some_shap(
-    table: Table, parts: Parts, seed: int, folder: Path | None, clock: Clock
-) -> dict[str, NDArray[Any]]:
-    """TreeSHAP's values, from a file, from shap, or none where neither is there."""
-    if folder:
-        return stored_shap(folder, table, parts, seed)
+def rivals(
+    table: Table, parts: Parts, seed: int, args: argparse.Namespace, clock: Clock
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64] | None]:
+    """Find TreeSHAP's and LIME's values, or read them from a file."""
+    if args.rivals:
+        stored = stored_rivals(args.rivals, table, parts, seed)
+        lime = stored.pop("lime", None)
+        return stored, lime if args.lime else None
+    shap: dict[str, NDArray[Any]] = {}
     if importlib.util.find_spec("shap"):
-        found: dict[str, NDArray[Any]] = clock.timed(
-            "TreeSHAP", lambda: shap_values(table, parts, seed)
-        )
-        return found
-    what = "no TreeSHAP: install shap, or make its values by --shap-only elsewhere"
-    say(table.name, seed, what)
-    return {}
+        shap = clock.timed("TreeSHAP", lambda: shap_values(table, parts, seed))
+    else:
+        what = "no TreeSHAP: install shap, or make its values by --rivals-only elsewhere"
+        say(table.name, seed, what)
+    lime = clock.timed("LIME", lambda: some_lime(table, parts, seed)) if args.lime else None
+    return shap, lime
 
 
 def some_lime(table: Table, parts: Parts, seed: int) -> NDArray[np.float64] | None:
@@ -495,18 +496,22 @@ def write(rows: list[dict[str, Any]], out: Path, about: dict[str, Any]) -> None:
     (out / "table.md").write_text(report(rows) + "\n")
 
 
-def shap_only(names: list[str], args: argparse.Namespace) -> None:
-    """TreeSHAP's values of every table and seed into files."""
-    args.shap_only.mkdir(parents=True, exist_ok=True)
+def rivals_only(names: list[str], args: argparse.Namespace) -> None:
+    """Store TreeSHAP's values in files, LIME's too where that was asked for."""
+    args.rivals_only.mkdir(parents=True, exist_ok=True)
     for name in names:
         for seed in range(args.first_seed, args.first_seed + args.seeds):
-            path = shap_path(args.shap_only, name, seed)
+            path = rivals_path(args.rivals_only, name, seed)
             if path.is_file():
                 continue
             table = read(name, args.tables, args.max_rows, seed)
             parts = split(table, seed)
-            np.savez_compressed(path, **shap_values(table, parts, seed), test=parts.test)
-            say(name, seed, "TreeSHAP's values are stored")
+            found = {**shap_values(table, parts, seed), "test": parts.test}
+            lime = some_lime(table, parts, seed) if args.lime else None
+            if lime is not None:
+                found["lime"] = lime
+            np.savez_compressed(path, **found)
+            say(name, seed, "the rivals' values are stored")
 
 
 def main() -> None:
@@ -522,16 +527,16 @@ def main() -> None:
     parser.add_argument("--model", action="store_true", help="explain boosting, not the labels")
     parser.add_argument("--lime", action="store_true")
     parser.add_argument("--overlap", action="store_true")
-    parser.add_argument("--shap", type=Path, help="folder that --shap-only has filled")
+    parser.add_argument("--rivals", type=Path, help="folder that --rivals-only has filled")
     parser.add_argument(
-        "--shap-only", type=Path, help="only store TreeSHAP's values in this folder"
+        "--rivals-only", type=Path, help="only store TreeSHAP's and LIME's values in this folder"
     )
     parser.add_argument("--commit", default="", help="where git cannot tell it")
     parser.add_argument("--out", type=Path, default=Path("tables"))
     args = parser.parse_args()
     names = args.only or [name for name in SOURCES if name not in TOO_FEW]
     warnings.simplefilter("ignore")
-    shap_only(names, args) if args.shap_only else run(names, args)
+    rivals_only(names, args) if args.rivals_only else run(names, args)
 
 
 if __name__ == "__main__":

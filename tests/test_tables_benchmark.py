@@ -148,13 +148,14 @@ def test_the_benchmark_runs_and_goes_on(
     monkeypatch.setattr(modules("tables_rivals"), "ROUNDS", 3)
     values = {"only": np.random.default_rng(0).random((60, 4))}
     monkeypatch.setattr(tables, "tree_shap", lambda model, x: values)
+    monkeypatch.setattr(tables, "lime_values", lambda *_: 1 - values["only"])
     X, y = rows_of_a_table(240)
     X.assign(**{"class": y}).to_parquet(tmp_path / "hpc.parquet")
     out = tmp_path / "out"
     told = ["tables.py", "--tables", str(tmp_path), "--only", "hpc", "--device", "cpu"]
     for more in (
-        ["--shap-only", str(out)],
-        ["--shap", str(out), "--out", str(out), "--overlap", "--commit", "abc"],
+        ["--rivals-only", str(out), "--lime"],
+        ["--rivals", str(out), "--lime", "--out", str(out), "--overlap", "--commit", "abc"],
     ):
         monkeypatch.setattr("sys.argv", [*told, *more])
         tables.main()
@@ -165,7 +166,7 @@ def test_the_benchmark_runs_and_goes_on(
     assert row["features"] == 4
     assert row["parts"] == [90, 90, 60]
     sizes = {(f["method"], f["k"]): f["size"] for f in row["figures"]}
-    for method in ("RealX", "TreeSHAP", "fixed", "per row", "random"):
+    for method in ("RealX", "TreeSHAP", "LIME", "fixed", "per row", "random"):
         assert sizes[method, 1] == 1
     assert "RealX − TreeSHAP" in (out / "table.md").read_text(encoding="utf-8")
     assert set(alike["overlap"]) == set(alike["shown"]) == {"random_state", "half"}
