@@ -1,4 +1,4 @@
-"""Where modules were before: importing them there works for one release, with a warning."""
+"""Keep the old names of modules importable for one release, with a warning."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _MOST_CLASSES = 1000
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, and not true or false."""
+    """Return True for a whole number of Python or numpy, but not for true and false."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 

@@ -25,7 +25,7 @@ class UnmaskedError(Exception):
 
 
 class InputError(UnmaskedError, ValueError):
-    """What the caller passed cannot be used."""
+    """Error for arguments, data or options from the caller that cannot be used."""
 
 
 class SavedError(UnmaskedError, ValueError):

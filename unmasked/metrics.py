@@ -193,7 +193,7 @@ def bootstrap(
 
 @dataclass(frozen=True)
 class SelectionQuality:
-    """How well selections find the truth, averaged over rows as the paper and INVASE do.
+    """Rates at which selections find the truth, averaged over rows as the paper and INVASE do.
 
     tpr : share of a row's true features that are shown.
     fdr : share of a row's shown features that are not true; 0 where nothing is shown.

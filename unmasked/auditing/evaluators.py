@@ -42,7 +42,7 @@ def encoding_of(
     settings: AuditSettings,
     seed: int,
 ) -> Encoding:
-    """How much the choice of features says about the label beyond the values shown."""
+    """Measure what the masks tell of the label beyond the values shown, by the encoding test."""
     from unmasked.evaluation.encoding import encoding_test
 
     return encoding_test(
@@ -58,7 +58,7 @@ def encoding_of(
 
 
 def of_prediction(found: Encoding) -> Encoding:
-    """The same answer in the words that are right where y was the model's likeliest class."""
+    """Reword the result's reason for a test in which y was the model's likeliest class."""
     return replace(found, reason=found.reason.replace("about y", "about the model's prediction"))
 
 
@@ -76,7 +76,7 @@ def enough_predicted(
 
 
 def kept_encoding(store: Store, name: str, make: Callable[[], Encoding]) -> Encoding:
-    """The same, read back where an earlier run had finished it."""
+    """Read an encoding test's result back from the store, or run the test and keep its result."""
     from unmasked.evaluation.encoding import Encoding
 
     def plain() -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Judge:
 
     @property
     def seeds(self) -> int:
-        """How many evaluators there are."""
+        """Return the number of seeds: the networks of a lone evaluator, or else the evaluators."""
         first = self._evaluators[0]
         return len(first.predictors_) if _several(first) else len(self._evaluators)
 
@@ -218,7 +218,7 @@ class Judge:
 
 
 def _several(evaluator: EvalX) -> bool:
-    """Whether its networks are the seeds; beside trees, an evaluator is a seed of its own."""
+    """Return true if several networks alone predict: each is a seed then, else the evaluator is."""
     return evaluator.picked_ == "network" and len(evaluator.predictors_) > 1
 
 

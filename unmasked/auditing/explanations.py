@@ -44,7 +44,7 @@ class Given:
 
 
 def numbers(name: str, thing: Any) -> NDArray[Any]:
-    """What came as an array (rows, features) or (rows, features, classes), or a sentence."""
+    """Read numbers of shape (rows, features) or (rows, features, classes); refuse all else."""
     values = as_array(thing)
     if values.dtype == object:
         try:
@@ -326,12 +326,12 @@ def _id_column(frame: pd.DataFrame, features: Sequence[str], asked: str | None) 
 
 
 def _plain(index: pd.Index) -> bool:
-    """Whether an index only counts: 0, 1, 2, …"""
+    """Return true if an index merely counts its rows: 0, 1, 2, …"""
     return index.dtype.kind in "iu" and bool(np.array_equal(index, np.arange(len(index))))
 
 
 def _positions(columns: list[str]) -> bool:
-    """Whether column names only count: 0, 1, 2, …, as pandas names an array's."""
+    """Return true if column names merely count: 0, 1, 2, …, as pandas names an array's."""
     return columns == [str(i) for i in range(len(columns))]
 
 

@@ -141,7 +141,7 @@ def _best_figures(
     count: int,
     resample: Resampler,
 ) -> dict[str, Interval]:
-    """What the search's masks of the same sizes reach, on the rows it was done for."""
+    """Compare each explanation with the search's masks of the same sizes, on the sampled rows."""
     rows = answers.sampled
     statistics: dict[str, Statistic] = {}
     differences: dict[str, tuple[str, str]] = {}

@@ -21,7 +21,7 @@ from unmasked.errors import InputError
 
 @dataclass(frozen=True)
 class Cut:
-    """Where attributions are cut: ``top`` features of each row; several make a sweep."""
+    """Numbers of top features that attributions are cut to in each row; several make a sweep."""
 
     tops: tuple[int, ...]
 
@@ -167,7 +167,7 @@ def _one_class(
 def _place(
     asked: str, own: list[str] | list[int] | None, names: list[str], count: int
 ) -> int | None:
-    """Where a class lies on the third axis: by its name, else by its number among all classes."""
+    """Find a class's index on the third axis, by its name or else its number among all classes."""
     held: list[Any] = list(range(count)) if own is None else list(own)
     if asked in held:
         return held.index(asked)

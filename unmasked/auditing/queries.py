@@ -58,7 +58,7 @@ def greedy_orders(
 
 
 def predictions(rows: int, features: int, most: int) -> int:
-    """How many predictions the search asks for: Σ (features − step) for each row."""
+    """Count the predictions that the search asks for: Σ (features − step) for each row."""
     return rows * (most * features - most * (most - 1) // 2)
 
 
@@ -74,7 +74,7 @@ _SIZES = 11  # points of a curve
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked about n rows of d features.
+    """Masks, orders and samples that evaluators are asked about, for n rows of d features.
 
     Attributes
     ----------

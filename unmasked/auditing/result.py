@@ -81,7 +81,7 @@ class Finding:
 
     @property
     def gives_prediction_away(self) -> bool:
-        """Whether its choice was seen to tell the model's prediction, and not the labels."""
+        """Return true if its choice was seen to tell the model's prediction, and not the labels."""
         told = self.prediction is not None and self.prediction.verdict == "encodes"
         return told and self.encoding.verdict != "encodes"
 
@@ -106,8 +106,8 @@ class Finding:
 
     @property
     def encoding_nats(self) -> Interval:
-        """What the choice of features says beyond the values shown: about y, or about the model's
-        prediction where only that is given away."""
+        """Return the nats that the choice says beyond the values shown about y, or about the
+        model's prediction where only that is given away."""
         return Interval(self.decides.nats, self.decides.low, self.decides.high)
 
     @property
@@ -117,7 +117,7 @@ class Finding:
 
     @property
     def answer(self) -> str:
-        """What a reader should take away, in plain words."""
+        """Say in plain words what to make of the explanation, by its verdict and its fidelity."""
         return verdicts.answer(self.verdict, self.fidelity, self.gives_prediction_away)
 
     def to_json(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, repr=False, eq=False)
 class AuditResult:
-    """What an audit found.
+    """Findings of an audit, with the evaluator's health and the figures behind them.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class AuditResult:
 
     @property
     def notes(self) -> list[str]:
-        """What other measures cannot see."""
+        """Say what ROAR and post-hoc accuracy cannot see, or why there is no post-hoc accuracy."""
         return [ROAR_BLIND, POSTHOC_BLIND if self.has_model else NO_MODEL]
 
     def to_frame(self) -> pd.DataFrame:

@@ -155,7 +155,7 @@ class Work:
         return found
 
     def _predictions(self, steps: Steps) -> tuple[list[Encoding | None], list[str]]:
-        """What each choice says about the model's likeliest class; why not, where it cannot."""
+        """Test what each choice says of the model's likeliest class; note what was not tested."""
         nothing: list[Encoding | None] = [None] * len(self.audited)
         if self.predicted is None:
             return nothing, []

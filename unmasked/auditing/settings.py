@@ -1,4 +1,4 @@
-"""How an audit is done, in one place: `AuditSettings`."""
+"""Keep the options of an audit in one place: `AuditSettings`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unmasked.training import Training
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """What can be changed about an audit.
+    """Options of an audit: its evaluators, folds, thresholds and sample sizes.
 
     Attributes
     ----------

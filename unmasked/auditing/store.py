@@ -40,7 +40,7 @@ class Steps(Shown):
         self._task = self._progress.add_task("", total=total)
 
     def now(self, what: str) -> None:
-        """What is going on."""
+        """Show which piece of work is going on."""
         if self._progress is not None:
             self._progress.update(self._task, description=what)
 

@@ -28,7 +28,7 @@ _OUTSIDE = 0.5  # share of masks outside the trained sizes from which nothing is
 
 @dataclass(frozen=True)
 class Health:
-    """What is known about the evaluator.
+    """Verdict on the evaluator, and the measurements that it rests on.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ def calibration(
 
 
 def calibration_band(confidence: NDArray[Any], seed: int) -> tuple[float, float]:
-    """Where 95% of the errors would lie if each row were right with just that confidence."""
+    """Simulate the error of a calibrated evaluator with this confidence; return its 95% band."""
     random = np.random.default_rng((seed, 13))
     order, starts, _ = _bins(confidence)
     sorted_ = confidence[order]
@@ -309,7 +309,7 @@ def fidelity(
 
 
 def room(metrics: dict[str, Interval], sampled: int) -> str:
-    """How much better could it be?"""
+    """Say if the search's masks of the same sizes surely inform more, and by how much."""
     below = metrics["below_best_eloglik"]
     if below.low <= 0:
         return (
@@ -323,7 +323,7 @@ def room(metrics: dict[str, Interval], sampled: int) -> str:
 
 
 def remarks(masks: NDArray[np.bool_]) -> list[str]:
-    """What a reader should know about masks of an unusual kind."""
+    """Remark on masks of an unusual kind: alike in every row, empty, or showing everything."""
     if masks.all():
         return ["every row shows all features: nothing is left out, so nothing was explained."]
     if not masks.any():
@@ -355,7 +355,7 @@ def headline(name: str, verdict: str, word: str, of_prediction: bool = False) ->
 
 
 def answer(verdict: str, word: str, of_prediction: bool = False) -> str:
-    """What a reader should take away, in plain words."""
+    """Say in plain words what to make of an explanation with this verdict and fidelity."""
     if verdict == "encodes":
         away, told = ("the model's prediction", "it") if of_prediction else (
             "the answer", "the outcome"
@@ -384,7 +384,7 @@ _INFORM = {
 def ranking(
     names: Sequence[str], compared: dict[tuple[int, int], Interval], judged: Sequence[bool]
 ) -> list[str]:
-    """Which of two explanations informs more, where that is beyond doubt."""
+    """Say which of each pair of judged explanations informs more, or that neither surely does."""
     told = []
     for (a, b), difference in compared.items():
         if not (judged[a] and judged[b]):

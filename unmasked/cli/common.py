@@ -1,4 +1,4 @@
-"""What the commands share: options, one-sentence errors with exit code 2, quiet output."""
+"""Share what the commands need: options, one-sentence errors with exit code 2, quiet output."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _passed_on(argument: str) -> str:
 
 
 def shown(*, quiet: bool, json: bool) -> Show:
-    """How to show progress: bars on a terminal, lines in a log, nothing where it is unwelcome."""
+    """Choose how to show progress: bars on a terminal, lines in a log, nothing if unwelcome."""
     if quiet or json:
         return False
     return "auto" if sys.stderr.isatty() else "lines"
@@ -147,7 +147,7 @@ def say(
     quiet: bool,
     more: Sequence[str] = (),
 ) -> None:
-    """What a command prints at its end: ``results.json``, or sentences and where to look."""
+    """Print a command's end: ``results.json``, sentences and where to look, or nothing."""
     if json:
         from unmasked.io.output_folder import to_json
 

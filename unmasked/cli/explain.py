@@ -73,7 +73,7 @@ def explain(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Which columns does each row's outcome rest on? Train, explain, check and report.
+    """Find the columns that each row's outcome rests on: train, explain, check and report.
 
     Splits the table, trains REAL-X and EVAL-X, explains the test rows, and writes what is shown of
     each with its values, predictions, masks, the fitted model, results.json, plots and

@@ -98,7 +98,7 @@ def explain_images(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Which parts of each picture does its label rest on? Train, explain, check and draw.
+    """Find the parts of each picture that its label rests on: train, explain, check and draw.
 
     Splits the folder, trains REAL-X and EVAL-X, explains the test pictures, and writes overlays,
     masks, the fitted model, results.json, gallery.html and material for a reader study. With

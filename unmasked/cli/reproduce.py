@@ -336,7 +336,7 @@ def _grid(option: str, values: tuple[float, ...]) -> str:
 
 
 def _told(given: dict[str, bool]) -> list[str]:
-    """Which of the options make a run differ from its preset, as a sentence; none: no sentence.
+    """Say in a sentence which options make a run differ from its preset; none: no sentence.
 
     >>> _told({"--epochs 1": True, "--ks 4": True, "--size 64": False})
     ["Of this run: --epochs 1, --ks 4 instead of the preset's; what is said above of these is the
@@ -368,7 +368,7 @@ def _names(
 
 
 def _show(result: Reproduction, *, json: bool, quiet: bool) -> None:
-    """What a command prints at its end."""
+    """Print a run's tables, time and files; or, as asked, its ``results.json`` or nothing."""
     folder = result.folder
     if json:
         typer.echo((folder / "results.json").read_text(encoding="utf-8"))
@@ -380,7 +380,7 @@ def _show(result: Reproduction, *, json: bool, quiet: bool) -> None:
 
 
 def _time(result: Reproduction) -> str:
-    """How long a run took, of which the training may lie before it, or side by side."""
+    """Say how long a run took, of which the training may lie before it, or side by side."""
     training = sum(value for name, value in result.seconds.items() if name != "all")
     said = f"{training:.0f} s of training"
     if result.joined:

@@ -117,7 +117,7 @@ def create(
 def _wording(
     title: str | None, question: str | None, sufficient: str | None, instructions: Path | None
 ) -> Wording:
-    """What was given, the defaults elsewhere."""
+    """Read the study's wording from the options, with the defaults where nothing was given."""
     from unmasked.study.create import Wording
 
     usual = Wording()
@@ -335,7 +335,7 @@ def power(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """How many cases and readers are needed, by simulated studies.
+    """Estimate how many cases and readers are needed, by simulated studies.
 
     A study succeeds when the best method is better than every other one: Wilcoxon's test over
     cases, after Holm's correction over all pairs, as in study analyse.

@@ -170,7 +170,7 @@ def _table(leaf: str, hidden: tuple[int, ...], correlation: float) -> NDArray[np
 def _inside(
     leaf: str, hidden: tuple[int, ...], s: NDArray[Any], z: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Where to ask F of the other hidden features, if the first one is z."""
+    """Return the s at which F of the other hidden features is taken once the first one is z."""
     if leaf == "A":  # with both hidden, z is the factor that F of the other is asked at
         return np.multiply.outer(s, z) if len(hidden) == 1 else z[None]
     probe = np.zeros((len(z), _COLUMNS))

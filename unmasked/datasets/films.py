@@ -317,7 +317,7 @@ def _film(source: Path | bytes, size: int) -> NDArray[np.uint8] | str:
 
 
 def why(error: Exception) -> str:
-    """What an error says, in a few words."""
+    """Shorten an error to the system's message or its own first sentence, or else to its type."""
     said = getattr(error, "strerror", None) or str(error).split("\n")[0].split(". ")[0]
     return str(said).rstrip(".") or type(error).__name__
 
@@ -333,7 +333,7 @@ def threads(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
 
 
 def shown(show: bool | Literal["auto", "lines"]) -> bool | Literal["lines"]:
-    """How to show progress: as asked, or a bar where somebody watches."""
+    """Resolve "auto" to a bar in a terminal or notebook, else to none; keep other choices."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules if show == "auto" else show
 
 

@@ -189,8 +189,10 @@ _RANGES = {
 
 
 class _Anatomy(NamedTuple):
-    """What is drawn about each film, in sides of the film; edges: the heart's left and right one,
-    the thorax's left and right one."""
+    """Geometry and look of each film, drawn at random; lengths are in sides of the film.
+
+    The four edges are the heart's left and right one, then the thorax's left and right one.
+    """
 
     edges: NDArray[np.float64]  # (films, 4), from the left
     waver: NDArray[np.float64]  # (films, 4, places), how far an edge is moved outwards
@@ -315,7 +317,7 @@ class _Films:
         return result
 
     def _to_lungs(self) -> _F:
-        """How far below the diaphragm, which rises to a dome on each side; below 0 in the lungs."""
+        """Measure the depth below the diaphragm, domed on each side; below 0 in the lungs."""
         dome = self.value["dome"] * (1 - ((self.side - 0.42) / 0.50) ** 2)
         liver = self.value["liver"] * self._bump(self.aside / self.half + 0.45, 0.35)
         result: _F = self.v - self.base + self.w * (dome + liver * (self.aside < 0))
@@ -371,7 +373,7 @@ class _Films:
         return result
 
     def _mediastinum(self) -> _F:
-        """What lies between the lungs: vessels that widen towards the heart, the aorta's knob."""
+        """Draw the space between lungs: vessels that widen towards the heart, the aorta's knob."""
         down = np.clip((self.v - self.apex) / (self.heart_y - self.apex), 0, 1)
         lean = 0.01 + self.heart_x * np.clip(down - 0.3, 0, 1)
         wide = 0.75 + 0.8 * np.clip(down - 0.35, 0, 1) ** 1.5
@@ -411,7 +413,7 @@ class _Films:
         return self._bump(phase - np.rint(phase), 0.2)
 
     def _hila(self) -> _F:
-        """Where the lungs' vessels enter them."""
+        """Draw the hila, a soft spot on each side where the vessels enter the lung."""
         level = self.v - self.apex - 0.48 * (self.base - self.apex)
         near = self._bump(self.away - 0.12 * self.w, 0.075 * self.w) * self._bump(level, 0.09)
         result: _F = near * self.value["markings"]

@@ -38,7 +38,7 @@ class Copies:
     soft: bool
 
     def count(self, asked: int, rows: int, classes: int) -> int:
-        """How many copies of each row are drawn: as many as asked, or as memory allows."""
+        """Return the number of copies to draw of a row: as asked, or fewer if memory is short."""
         count = min(asked, max(1, self.most(rows, classes)))
         if count < asked:
             warnings.warn(
@@ -50,7 +50,7 @@ class Copies:
         return count
 
     def most(self, rows: int, classes: int) -> int:
-        """How many copies of each row memory allows; 0 where not even one is sure to fit."""
+        """Return the most copies of each row that surely fit in memory; 0 if not even one does."""
         times = rows * (classes if self.soft else 1)
         return min(_MOST_ROWS // times, _MOST_NUMBERS // (times * len(self.index)))
 
@@ -130,7 +130,7 @@ def learn(
 
 
 def takes_validation(estimator: Any) -> bool:
-    """Whether it can stop on rows of ours; rows that it holds out itself are copies of others."""
+    """Return true if ``fit`` takes rows to stop on; its own held-out rows copy others."""
     stops = estimator.get_params().get("early_stopping", True)
     return has_fit_parameter(estimator, "X_val") and stops is not False
 
@@ -184,7 +184,7 @@ def check_takes_nan(estimator: Any, matrix: NDArray[np.float32], label: NDArray[
 
 
 def check_copies(value: Any) -> None:
-    """How many masked copies of each row a classifier learns from."""
+    """Refuse a number of masked copies of each row that is not a whole number above 0."""
     if not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"mask_copies must be a whole number above 0 but is {value!r}.")
 
@@ -238,7 +238,7 @@ def grow(drawn: Copies, most: int, train: Data, valid: Data, seed: int) -> Trees
 
 
 def enough_to_learn(train: Data, valid: Data) -> bool:
-    """Whether at least two classes have rows, and some of them rows to stop on."""
+    """Return true if two classes have rows to learn from, and one of these has rows to stop on."""
     known = train.target.sum(0) > 0
     return int(known.sum()) > 1 and bool((valid.target.sum(0) > 0)[known].any())
 

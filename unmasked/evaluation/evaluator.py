@@ -237,7 +237,7 @@ class Evaluator(ABC):
 
     @abstractmethod
     def _features(self, inputs: Any) -> int:
-        """How many features a mask of these rows has."""
+        """Return the number of features that a mask of these rows has."""
 
     @abstractmethod
     def _predict(self, inputs: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
@@ -245,7 +245,7 @@ class Evaluator(ABC):
 
     @abstractmethod
     def _judged(self, X: Table, y: Any, rows: int) -> Targets:
-        """What is true of these rows."""
+        """Return the targets that predictions for these rows are judged by."""
 
     def _names(self) -> list[str] | None:
         """The features' names, where the user gave any."""

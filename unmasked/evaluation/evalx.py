@@ -153,7 +153,7 @@ class EvalX(TableEvaluator):
         return self
 
     def _forget(self) -> None:
-        """What an earlier fit left."""
+        """Remove the attributes that an earlier fit left."""
         for name in ("predictors_", "estimator_", "used_", "copies_", "prior_"):
             self.__dict__.pop(name, None)
 
@@ -289,12 +289,12 @@ class EvalX(TableEvaluator):
 
     @property
     def _compares(self) -> bool:
-        """Whether boosted trees are tried: on tables, where nothing else was asked for."""
+        """Return true if boosted trees are tried: on tables, if nothing else was asked for."""
         return self.estimator == "auto" and self._by_default and type(self._law) is UniformSize
 
     @property
     def _by_default(self) -> bool:
-        """Whether the networks are those of the recipe for tables."""
+        """Return true if the networks are of the recipe for tables: no predictor was asked for."""
         return self.predictor is None and type(self._masker) is Token and self._of_table
 
     @property

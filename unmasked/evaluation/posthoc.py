@@ -189,12 +189,12 @@ class PostHoc(TableEvaluator, NetworkEstimator):
 
 
 def _own_form(X: Table, table: pd.DataFrame) -> Any:
-    """What a model of the user's own is given: a table, a tensor, or an array of anything else."""
+    """Return a table or a tensor as it came, and all else as an array, for the user's own model."""
     return X if isinstance(X, pd.DataFrame) or hasattr(X, "detach") else table.to_numpy()
 
 
 def _usual(values: pd.Series[Any], column: Column) -> Any:
-    """What replaces a hidden value: the mean of numbers and dates, the most frequent of others."""
+    """Return a column's fill value: the mean of numbers and dates, the most frequent of others."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return values.mean()
     if column.dates is not None or is_categorical(values):

@@ -1,4 +1,4 @@
-"""What all explainers share: fitting a path of settings, choosing, explaining, saving."""
+"""Share what all explainers do: fit a path of settings, choose one, explain, save."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         """Class probabilities from the shown features alone, under the explainer's predictor."""
 
     def familiarity(self, X: Table) -> NDArray[np.float64]:
-        """How usual each row is, (rows,): the share of held-out rows that lie as far out.
+        """Return each row's familiarity, (rows,): the share of held-out rows that lie as far out.
 
         Of rows like those learned from, at most a share α has a familiarity of α or less; below
         0.01 call a row outside, and its explanation a guess.

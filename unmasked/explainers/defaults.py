@@ -1,4 +1,4 @@
-"""What is done where nobody says otherwise: one recipe, and what of it depends on the table."""
+"""Hold the defaults of training and evaluation: one recipe, and what of it depends on the table."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _TREE = 4096  # rows that take as long as what a tree does however few there are
 
 
 def training(asked: Training | None) -> Training:
-    """How to train `NETWORK`: as asked, or by the recipe with as many epochs as asked."""
+    """Return ``asked``, or the recipe with its epochs where nothing but epochs was asked for."""
     options = asked or Training()
     only_epochs = options == Training(epochs=options.epochs)
     return replace(TRAINING, epochs=options.epochs) if only_epochs else options
 
 
 def networks(inputs: int) -> tuple[Factory, int]:
-    """Which network learns p(y | what is shown), and how many of it: minutes on two cores.
+    """Choose the network that learns p(y | what is shown), and how many: minutes on two cores.
 
     inputs : numbers that `NETWORK` would add up for a row (`networks.set_inputs`).
 
@@ -67,7 +67,7 @@ def boosting() -> HistGradientBoostingClassifier:
 
 
 def copies(rows: int, columns: int, classes: int) -> int:
-    """How many masked copies of each row boosted trees learn from; 0: they would take too long.
+    """Return how many masked copies of each row boosted trees learn from; 0: they take too long.
 
     >>> copies(10_000, 11, 2), copies(300_000, 50, 2), copies(10_000, 11, 2_000)
     (20, 4, 0)
@@ -77,12 +77,12 @@ def copies(rows: int, columns: int, classes: int) -> int:
 
 
 def tree_work(rows: int, columns: int, classes: int) -> int:
-    """How many numbers an iteration of boosting looks at, a tree for each class of several."""
+    """Count the numbers an iteration of boosting looks at, a tree for each class of several."""
     return (classes if classes > 2 else 1) * columns * (rows + _TREE)
 
 
 def share(gains: Mapping[float, NDArray[np.float64]]) -> float:
-    """How much of EVAL-X is to be something else: the best share, or 0 where none surely helps.
+    """Return the best share of EVAL-X to give to something else, or 0 where none surely helps.
 
     gains : for each share the log-likelihoods of validation rows (rows,), less those without it.
         The best must gain more than one standard error, and than `LEAST_GAIN`.

@@ -1,4 +1,4 @@
-"""What all estimators share: reading tables, splitting rows, building maskers, running networks."""
+"""Share what all estimators do: read tables, split rows, build maskers, run networks."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(values, columns=labels)
 
     def _of_images(self, reset: bool) -> bool:
-        """Whether what was learned from were images."""
+        """Return True if what was learned from were images; False if it is to learn anew."""
         return not reset and isinstance(getattr(self, "columns_", None), Pixels)
 
     def _read_images(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
@@ -288,7 +288,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _masker(self) -> Masker:
-        """What hides values, before columns are grouped."""
+        """Return the masker that was given, else `Token`, before columns are grouped."""
         return Token() if self.masker is None else self.masker
 
     @property
@@ -307,7 +307,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _options(self) -> Training | None:
-        """How to train; what changes pictures is told their size."""
+        """Return the training options; an augmentation of pictures is told their size."""
         training: Training | None = self.training
         if training is None or training.augment is None or not isinstance(self.columns_, Pixels):
             return training
@@ -320,7 +320,7 @@ class MaskedEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seconds_ = trained.seconds
 
     def _config(self) -> dict[str, Any]:
-        """What every saved estimator carries."""
+        """Return the configuration that every saved estimator carries, whatever its kind."""
         return {
             "kind": type(self).__name__,
             "named": self._named,
@@ -429,7 +429,7 @@ class NetworkEstimator(MaskedEstimator):
         masker: Masker | None,
         device: str,
     ) -> Self:
-        """What was saved, without its weights."""
+        """Rebuild a saved estimator from its configuration, without its weights."""
         estimator = cls(
             predictor=network_from(config["predictor"], predictor, "predictor"),
             batch_size=config["batch_size"],
@@ -463,7 +463,7 @@ def restore_network(
 
 
 def checkpoint_file(folder: Any, name: str) -> Path | None:
-    """Where a run called ``name`` keeps its checkpoint, if a folder is given."""
+    """Return the checkpoint file of a run called ``name``; None where no folder is given."""
     return None if folder is None else Path(folder) / f"{name}.safetensors"
 
 

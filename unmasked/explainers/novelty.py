@@ -1,4 +1,4 @@
-"""Which rows lie where the training rows lie, and which are outside?
+"""Measure how usual rows are: do they lie where the training rows lie, or outside?
 
 The distance of a row from the training rows is Mahalanobis', with a shrunken covariance Σ::
 
@@ -71,7 +71,7 @@ class Reach:
         return (1 + farther) / (1 + count)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is saved, by name."""
+        """Return mean, root and distances as tensors, by the names they are saved under."""
         return {
             f"reach.{name}": torch.from_numpy(np.ascontiguousarray(getattr(self, name)))
             for name in ("mean", "root", "distances")

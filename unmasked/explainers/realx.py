@@ -366,13 +366,13 @@ class RealX(Priced):
 
     @property
     def _searches(self) -> bool:
-        """Whether to search; without a word from the user, wherever it can be done."""
+        """Return True if ``fit`` is to search: as asked, or with "auto" wherever it can be done."""
         if self.search == "auto":
             return not self._images and self._unfit_for_search() is None
         return bool(self.search)
 
     def _unfit_for_search(self) -> str | None:
-        """What was asked for that a search cannot do, in words."""
+        """Say the first thing asked for that a search cannot do; return None if there is none."""
         for name in ("predictor_first", "exchange"):
             if getattr(self, name):
                 return f"search is instead of {name}, so choose one of the two."

@@ -133,7 +133,7 @@ def _sha256(content: bytes) -> str:
 
 
 def saved_kind(folder: Path) -> str | None:
-    """What is saved in a folder, such as "RealX"; None where nothing of ours is."""
+    """Read what kind is saved in a folder, such as "RealX"; None where nothing of ours is."""
     try:
         config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -236,7 +236,7 @@ def sampler_from(config: dict[str, Any] | None) -> BernoulliSampler | None:
 
 
 def network_config(network: nn.Module | Factory) -> dict[str, Any]:
-    """How to build a network again; one of the user's own is named but not stored."""
+    """Return the settings to build a network again; a user's own is named but not stored."""
     if type(network) in _NETWORKS.values():
         return {"kind": type(network).__name__, **asdict(network)}  # type: ignore[call-overload]
     return {"kind": "custom", "name": type(network).__name__}
@@ -319,7 +319,7 @@ def read_skops(
     trust: bool = False,
     advice: str = "load only what you saved yourself",
 ) -> Any:
-    """What a file of skops holds: classes of scikit-learn's kin, or any with ``trust``.
+    """Read a file of skops: classes of scikit-learn's kin, or any with ``trust``.
 
     what : what is being done, for the sentence where skops is not installed.
     """
@@ -340,7 +340,7 @@ def read_skops(
 
 
 def has_skops() -> bool:
-    """Whether classifiers can be saved here: skops comes with us, but may have been left out."""
+    """Return True if skops, which saves classifiers, is installed; it may have been left out."""
     return find_spec("skops") is not None
 
 
@@ -352,7 +352,7 @@ def _skops(what: str) -> Any:
 
 
 def _foreign(skops: Any, content: bytes) -> list[str]:
-    """What skops does not trust by itself and is no class of a trusted package.
+    """List the types in a skops file that skops does not trust and no trusted package defines.
 
     Functions stay foreign: some of numpy's run any code they are given.
     """

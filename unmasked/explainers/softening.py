@@ -20,7 +20,7 @@ _MOST = 5e6  # `tree_work`: a minute for all boosting at the most
 
 
 def may_soften(train: Data) -> bool:
-    """Whether these are labels that boosting can be asked about: enough rows, and in time."""
+    """Return True if boosting can learn these labels: hard ones, enough rows, and in time."""
     hard = bool(((train.target == 0) | (train.target == 1)).all())
     several = int((train.target.sum(0) > 0).sum()) > 1
     quick = tree_work(train.rows, train.x.shape[1], train.target.shape[1]) <= _MOST
@@ -28,7 +28,7 @@ def may_soften(train: Data) -> bool:
 
 
 def boosting_adds(train: Data, valid: Data, predicted: NDArray[np.float64], seed: int) -> bool:
-    """Whether boosting knows what networks do not, by held-out rows with everything shown.
+    """Return True if boosting knows what networks do not, by held-out rows with everything shown.
 
     It does where the mean of both is better than the networks alone, ``predicted`` (rows,
     classes), by more than one standard error.
@@ -59,7 +59,7 @@ def softened(train: Data, seed: int) -> Data:
 def _boosted(
     x: NDArray[np.float32], target: NDArray[np.float32], asked: NDArray[np.float32], seed: int
 ) -> NDArray[np.float64]:
-    """What boosting that learned from x and its labels predicts of others, (asked rows, classes).
+    """Fit boosting to x and its labels, and predict the rows ``asked``, (asked rows, classes).
 
     A class that it did not meet gets 0. Where it meets too little, its classes' shares are said.
     """

@@ -1,4 +1,4 @@
-"""How far to trust one row: do explainers that differ in nothing but chance select the same?"""
+"""Tell how far to trust one row: do explainers that differ in nothing but chance agree on it?"""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class Stability:
         return np.where(either == 0, 1.0, both / np.maximum(either, 1)).mean(0)
 
     def to_frame(self) -> pd.DataFrame:
-        """How often each feature is shown, row by row, and whether the row's selection holds."""
+        """Tabulate how often others show each feature of a row, and whether its selection holds."""
         names = list(self.explanation.feature_names)
         frame = pd.DataFrame(self.frequency, columns=names, index=self.explanation.index)
         return frame.assign(agreement=self.agreement, holds=self.holds)
 
     def summary(self) -> str:
-        """What was found, in words."""
+        """Say how many rows' selections hold across seeds, and how much explainers agree."""
         seeds, rows, _ = self.masks.shape
         held = int(self.holds.sum())
         return (

@@ -1,4 +1,4 @@
-"""What an explainer says: which features of each row are shown, and how sure that is."""
+"""Hold what an explainer says: the features shown for each row, and how sure that is."""
 
 from unmasked.explanation.explanation import Explanation
 

@@ -123,7 +123,7 @@ class Explanation:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many features each row shows, (rows,)."""
+        """Count the features that each row shows, (rows,)."""
         return self.masks.sum(1).astype(np.int64)
 
     @property
@@ -153,7 +153,7 @@ class Explanation:
         )
 
     def with_values(self, X: Any) -> Explanation:
-        """The same beside the values of the explained rows.
+        """Return this explanation with the values of the explained rows beside its features.
 
         X : the rows, with one column for each feature. A DataFrame is matched by its row labels
             and column names, so it may hold more; an array by position.
@@ -184,7 +184,7 @@ class Explanation:
         )
 
     def shown(self, row: int) -> list[str]:
-        """What one row, a position, shows: "age = 51" for each feature, the most probable first.
+        """List what the row at this position shows, as "age = 51", the most probable feature first.
 
         Without values (see `with_values`) the names alone.
         """
@@ -194,10 +194,10 @@ class Explanation:
         return shown_texts(one.masks, one.probabilities, one.feature_names, one.values)[0]
 
     def feature_sets(self) -> pd.DataFrame:
-        """Which sets of features are shown, the commonest first; one line means one for all rows.
+        """Count the rows that show each set of features, the commonest set first.
 
-        Columns: ``features`` (a tuple of names), ``size``, ``rows`` (how many show exactly these)
-        and ``share`` of the rows.
+        One line means one set for all rows. Columns: ``features`` (a tuple of names), ``size``,
+        ``rows`` (how many show exactly these) and ``share`` of the rows.
 
         >>> Explanation([[1, 0], [1, 1], [1, 0]], feature_names=["age", "dose"]).feature_sets()
               features  size  rows     share
@@ -220,7 +220,7 @@ class Explanation:
         )
 
     def pixel_masks(self) -> NDArray[np.bool_]:
-        """Which pixels are shown, (rows, height, width); for images."""
+        """Return the mask of each image, pixel by pixel, (rows, height, width), True = shown."""
         if self.pixels is None:
             raise InputError("this explanation is of a table, not of images; it has no pixels.")
         found: NDArray[np.bool_] = self.masks[:, self.pixels]

@@ -43,7 +43,7 @@ def _keys(masks: NDArray[np.bool_]) -> NDArray[Any]:
 
 
 def same_for_all(masks: NDArray[np.bool_]) -> bool:
-    """Whether all rows, of which there are at least two, show the same features."""
+    """Return True if there are at least two rows and all of them show the same features."""
     return len(masks) > 1 and bool((masks == masks[0]).all())
 
 
@@ -58,7 +58,7 @@ def names_text(names: Sequence[str], most: int = _MOST_NAMES) -> str:
 
 
 def one_set_text(mask: NDArray[np.bool_], names: Sequence[str], rows: str) -> str:
-    """What to say where every row shows this same mask, (features,).
+    """Say in words what is shown where every row has this one mask, (features,).
 
     >>> one_set_text(np.array([True, False, True]), ["age", "dose", "sex"], "row")
     'the same 2 of 3 features for every row (age, sex): a choice for all rows, not for each'
@@ -110,7 +110,7 @@ class FeatureValues:
 
     @property
     def one_column_each(self) -> bool:
-        """Whether every feature is one column, in order."""
+        """Return True if each column of the table is a feature of its own, in order."""
         return self.feature_of == tuple(range(self.table.shape[1]))
 
     def column_texts(self, column: int, rows: NDArray[Any], *, exact: bool) -> list[str]:

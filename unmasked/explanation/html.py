@@ -79,7 +79,7 @@ def _cells(
 
 
 def _map(rates: NDArray[Any]) -> str:
-    """How often each pixel is shown, (height, width), from black (never) to white (always)."""
+    """Draw how often each pixel is shown, (height, width): black for never, white for always."""
     drawn = png(to_rgb(rates, limits=(0.0, 1.0)))
     return picture(drawn, "how often each pixel is shown", _MAP_WIDTH) + lines(
         [f"how often each pixel is shown: black never, white always (at most {rates.max():.0%})."]

@@ -1,1 +1,1 @@
-"""What comes in: tables, images, targets, and what is said of them."""
+"""Read tables, images and targets into numbers, and say what is remarkable about them."""

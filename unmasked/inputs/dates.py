@@ -40,7 +40,7 @@ _COARSE = re.compile(r"(\d{4})(?:-(\d{2})|Q([1-4]))?")  # as periods of pandas a
 
 @dataclass(frozen=True)
 class Dates:
-    """How a column of dates is read.
+    """Recipe that turns a column of dates into matrix columns, learned from training rows.
 
     parts : what of a date varies in training and is seen, first "elapsed".
     year_mean, year_scale : of the years in training.
@@ -61,7 +61,7 @@ class Dates:
 
     @property
     def width(self) -> int:
-        """How many columns of the matrix the parts become."""
+        """Count the matrix columns that the parts become: two for what goes round, else one."""
         return sum(2 if part in _PERIODS else 1 for part in self.parts)
 
     def matrix(self, when: pd.DatetimeIndex, mean: float, scale: float) -> NDArray[np.float64]:
@@ -84,7 +84,7 @@ class Dates:
 
 
 def learn(when: pd.DatetimeIndex, order: str | None) -> Dates:
-    """What varies in the dates of the training rows; when : without missing ones."""
+    """Learn the parts that vary, and the zone, of training dates; when : without missing ones."""
     zone = _zone(when)
     local = when if zone is None else when.tz_convert(zone)
     varies = [part for part in ("year", *_PERIODS) if np.ptp(part_of(local, part)) > 0]
@@ -130,7 +130,7 @@ def days(when: pd.DatetimeIndex) -> NDArray[np.float64]:
 
 
 def are_dates(values: pd.Series[Any]) -> bool:
-    """Whether a column holds dates as such: of pandas, numpy or Python, but not as text."""
+    """Return True if a column holds dates as such: of pandas, numpy or Python, not as text."""
     kind = values.dtype
     if pd.api.types.is_datetime64_any_dtype(kind) or isinstance(kind, pd.PeriodDtype):
         return True

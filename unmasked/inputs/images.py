@@ -1,4 +1,4 @@
-"""What is known about a set of images: their size and statistics. `Columns`' counterpart.
+"""Read images, and learn their size and statistics: the counterpart of `Columns`.
 
 Inside, an image is one long row, channel after channel, line after line, so that tables and images
 share every other part; networks that want pictures are given pictures (`ForImages`).
@@ -23,7 +23,7 @@ from unmasked.shapes import ImageShape
 
 
 def is_images(x: Any) -> bool:
-    """Whether x is a stack of images (rows, channels, height, width), or a list of images."""
+    """Return True for images (rows, channels, height, width), one array or a list of images."""
     lists = 0
     while isinstance(x, list | tuple) and len(x):
         x, lists = x[0], lists + 1

@@ -19,14 +19,14 @@ _DECIMALS = (".", ",")
 
 @dataclass(frozen=True)
 class Written:
-    """How the numbers of a column are written: the decimal mark, and % or a currency."""
+    """Notation of the numbers in a column: the decimal mark, and % or a currency."""
 
     decimal: str = "."
     unit: str = ""
 
 
 def is_hole(text: str) -> bool:
-    """Whether a text stands for a missing value.
+    """Return True for a text that stands for a missing value, whatever its case.
 
     >>> is_hole("?"), is_hole(" N/A "), is_hole("0")
     (True, True, False)
@@ -35,7 +35,7 @@ def is_hole(text: str) -> bool:
 
 
 def styles(texts: Collection[str]) -> list[Written]:
-    """How the texts may be written if all of them, but for holes, are numbers.
+    """List the notations in which all of the texts, but for holes, are numbers.
 
     Empty where they are not, or where all are mere digits, which may be codes; two where they could
     be read in two ways: those are not guessed. A comma before three digits is a thousands sign
@@ -98,7 +98,7 @@ def unit_of(text: str, decimal: str) -> str | None:
 
 
 def _all_read(numbers: Collection[str], decimal: str) -> bool:
-    """Whether all are numbers with this decimal mark and one unit."""
+    """Return True if all texts are numbers with this decimal mark, and share one unit."""
     units = set()
     for text in numbers:
         if read(text, decimal) is None:
@@ -110,7 +110,7 @@ def _all_read(numbers: Collection[str], decimal: str) -> bool:
 
 
 def _plain(numbers: Collection[str]) -> bool:
-    """Whether all are numbers to any program, such as 1.234."""
+    """Return True if all are numbers to any program: digits, dot, sign and e, as 1.234."""
     return not any(re.search(r"[^0-9.eE+-]", text.strip()) for text in numbers)
 
 
@@ -119,7 +119,7 @@ def _agree(numbers: Collection[str]) -> bool:
 
 
 def _in_thousands(numbers: Collection[str]) -> bool:
-    """Whether commas are thousands signs: no dot anywhere, and no four digits without a comma."""
+    """Return True if commas mark thousands: no dot anywhere, no four digits without a comma."""
     return not any("." in text or re.search(r"\d{4}", text) for text in numbers)
 
 

@@ -1,4 +1,4 @@
-"""What is remarkable about the columns of training rows: one decides y alone, some say the same.
+"""Warn of remarkable columns in training rows: one decides y alone, or some say the same.
 
 Both are found on a sample of rows, all columns at once, and the few that are left are looked at in
 all rows: of 10,000 columns too, in seconds.
@@ -84,7 +84,7 @@ def _in_all(
 def _decides(
     values: NDArray[np.float64], label: NDArray[np.int64], tried: int
 ) -> NDArray[np.bool_]:
-    """Which columns of values, (columns, rows), decide the label; ``tried`` : of how many.
+    """Find the columns of values, (columns, rows), that decide the label; ``tried`` : of how many.
 
     Labels put to rows at random would follow m values with a probability of at most k^m / N, where
     N is the number of ways to put them, and lie apart in k intervals with one of k! / N.
@@ -108,7 +108,7 @@ def _decides(
 def _apart(
     values: NDArray[np.float64], label: NDArray[np.int64], missing: float
 ) -> NDArray[np.bool_]:
-    """Whether each label's values lie in an interval without any of another label, (columns,)."""
+    """Find columns where each label's values lie in an interval of their own, (columns,)."""
     filled = np.where(np.isnan(values), missing, values)
     own = [filled[:, label == number] for number in range(int(label.max()) + 1)]
     low = np.stack([part.min(axis=1) for part in own], axis=1)  # (columns, labels)
@@ -189,7 +189,7 @@ def _codes(line: NDArray[np.float64]) -> NDArray[np.int64] | None:
 
 
 def _same(columns: Columns, matrix: NDArray[np.float32], one: int, other: int) -> bool:
-    """Whether two columns say the same in all rows."""
+    """Return True if two columns say the same in all rows, but for units or names of values."""
     a, b = _numbers(columns, matrix, [one, other])
     if not np.array_equal(np.isnan(a), np.isnan(b)):
         return False

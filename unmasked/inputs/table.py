@@ -1,4 +1,4 @@
-"""What is known about a table's columns: names, kinds, statistics, and which feature each is.
+"""Learn the names, kinds and statistics of a table's columns, and the feature of each.
 
 `Columns` turns a table into the standardised numeric matrix that networks take. A numeric column
 becomes one standardised column. A column of text, categories or truth values becomes one column
@@ -60,14 +60,14 @@ class Column:
 
     @property
     def width(self) -> int:
-        """How many columns of the matrix it becomes."""
+        """Count the matrix columns that it becomes, with those for rare and missing values."""
         if self.dates is not None:
             return self.dates.width + self.missing
         return (1 if self.categories is None else len(self.categories)) + self._joins + self.missing
 
     @property
     def as_text(self) -> bool:
-        """Whether a file's cells are to be read as they are written."""
+        """Return True if a file's cells must be read as they are written, not as plain numbers."""
         return not (self.categories is None and self.written is None and self.dates is None)
 
     @property
@@ -124,7 +124,7 @@ class Columns:
 
     @property
     def plain(self) -> bool:
-        """Whether every matrix column is a feature of its own, in order."""
+        """Return True if every matrix column is a feature of its own, in order."""
         return self.index == tuple(range(len(self.index)))
 
     def matrix(self, table: pd.DataFrame) -> NDArray[np.float32]:
@@ -247,7 +247,7 @@ def is_categorical(values: pd.Series[Any]) -> bool:
 
 
 def is_identifier(counts: Sequence[int] | NDArray[np.int64]) -> bool:
-    """Whether texts are identifiers or free text, by the number of rows that hold each.
+    """Return True for identifiers or free text, judged by the number of rows that hold each text.
 
     They are where there are more than 100 and most rows hold one that comes once or twice.
 

@@ -1,4 +1,4 @@
-"""What is to be explained: labels of any kind, or a model's probabilities.
+"""Read the targets to explain: labels of any kind, or a model's probabilities.
 
 Both become class probabilities (rows, classes); a label is a one-hot row.
 """

@@ -1,4 +1,4 @@
-"""What is said of columns: all that cannot be read in one sentence, and each remark once."""
+"""Put remarks on columns in words, a sentence a kind, and refuse unread columns in one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refuse(wrong: Sequence[Unread]) -> None:
 
 @dataclass
 class Said:
-    """What is remarkable about columns, each kind told in one sentence."""
+    """Remarks on columns, collected by kind; each kind is told in one sentence."""
 
     constant: list[str] = field(default_factory=list)
     dates: list[str] = field(default_factory=list)
@@ -76,6 +76,6 @@ def some(names: Sequence[str], most: int = 8) -> str:
 
 
 def listed(told: Sequence[str], between: str = "; ", most: int = 8) -> str:
-    """What was told, but no more than so many of it."""
+    """Join what was told into one text, ``most`` pieces at most, and count the others."""
     text = between.join(told[:most])
     return text + (f"{between}and {len(told) - most} more" if len(told) > most else "")

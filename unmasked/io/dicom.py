@@ -27,13 +27,15 @@ _COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
 
 
 def is_dicom(start: bytes) -> bool:
-    """Whether a file that begins so (132 bytes) is DICOM."""
+    """Return True if a file that begins so (132 bytes) is DICOM, by the mark after its preamble."""
     return start[_PREAMBLE : _PREAMBLE + 4] == _MAGIC
 
 
 def begins_with_an_element(start: bytes) -> bool:
-    """Whether a file begins with DICOM data at once, as those of old archives do: a low element of
-    group 2 or 8, and then the kind of its value in two letters or, unsaid, a small length.
+    """Return True if a file begins with DICOM data at once, as those of old archives do.
+
+    That is a low element of group 2 or 8, and then the kind of its value in two letters or, unsaid,
+    a small length.
 
     >>> begins_with_an_element(b"\\x08\\x00\\x05\\x00CS"), begins_with_an_element(b"\\x08\\x00text")
     (True, False)
@@ -67,7 +69,7 @@ def is_colour(dataset: Any) -> bool:
 
 
 def is_deep(dataset: Any) -> bool:
-    """Whether 8 bits would lose something."""
+    """Return True if 8 bits would lose something: a grey picture stored with more."""
     return not is_colour(dataset) and int(dataset.get("BitsStored", 16)) > 8
 
 
@@ -91,7 +93,7 @@ def unit_picture(path: Path) -> NDArray[np.float32]:
 
 
 def _inside(stored: NDArray[Any], dataset: Any) -> NDArray[np.bool_]:
-    """Where the picture is, and not padding around it."""
+    """Mark the pixels of the picture itself, without the padding around it."""
     padding = dataset.get("PixelPaddingValue")
     if padding is None:
         return np.ones(stored.shape, bool)
@@ -161,7 +163,7 @@ def _read(path: Path, **options: Any) -> Any:
 
 
 def missing_decoder(error: Exception) -> str | None:
-    """What to install where a file is compressed in a way that pydicom alone cannot undo."""
+    """Say what to install where a file is compressed in a way that pydicom alone cannot undo."""
     if "missing dependencies" not in str(error):
         return None
     kind = str(error).partition("'")[2].partition("'")[0]

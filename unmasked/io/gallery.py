@@ -47,7 +47,7 @@ class Picture:
 
     @property
     def small(self) -> bool:
-        """Whether its pixels should stay sharp squares when it is enlarged."""
+        """Return True if the picture is so small that enlarged pixels should stay sharp squares."""
         return max(self.size) <= _SMALL
 
     @property
@@ -147,7 +147,7 @@ def render(
 
 
 def _count(shown: int, total: int | None) -> str:
-    """How many cards a group has, and of how many.
+    """Say how many cards a group has, and of how many where more were left out.
 
     >>> _count(12, 23), _count(12, None), _count(3, 3)
     ('12 of 23', '12', '3')

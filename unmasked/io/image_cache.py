@@ -199,7 +199,7 @@ def _header(handle: BinaryIO, shape: tuple[int, ...], plan: Plan) -> int:
 def _resumed(
     handle: BinaryIO, note: Path, key: str, start: int, each: int, total: int
 ) -> tuple[int, dict[int, str]]:
-    """How many pictures an earlier reading left, and why some of them have no pixels."""
+    """Return how many pictures an earlier reading left, and why some of them have no pixels."""
     reasons = _said(note, key)
     if reasons is None:
         return 0, {}
@@ -209,7 +209,7 @@ def _resumed(
 
 
 def _keep(handle: BinaryIO, note: Path, key: str, done: int, reasons: dict[int, str]) -> None:
-    """What was read so far is on the disk before the note says so."""
+    """Write what was read so far to the disk, and only then the note that says so."""
     handle.flush()
     os.fsync(handle.fileno())
     content = {"key": key, "done": done, "reasons": reasons}

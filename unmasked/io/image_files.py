@@ -38,7 +38,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What every picture becomes: (channels, size, size) of uint8, or of uint16 where ``deep``.
+    """The form of every picture: (channels, size, size) of uint8, or of uint16 where ``deep``.
 
     fit : "pad": the longer side becomes ``size``, the rest is black; "crop": the shorter side does,
         and what is too long is cut off on both ends; "none": pictures must be size × size.
@@ -86,7 +86,7 @@ class Plan:
 
 
 def kind_of(path: Path) -> Literal["dicom", "picture", "other"]:
-    """What a file is, by its name; one without a known ending by how it begins."""
+    """Return a file's kind by its name, or by how it begins where the ending is not known."""
     suffix = path.suffix.lower()
     if suffix in _DICOM:
         return "dicom"
@@ -207,7 +207,7 @@ def _picture_pixels(path: Path) -> NDArray[Any] | str:
 
 
 def _dicom_pixels(path: Path) -> NDArray[Any] | str:
-    """The same of a DICOM file, as 8 or 16 bits from black to white."""
+    """Read a DICOM file's pixels, as 8 or 16 bits from black to white, or say why that fails."""
     dataset = dicom.header(path)
     refused = dicom.refusal(dataset)
     if refused is not None:

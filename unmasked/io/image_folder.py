@@ -39,7 +39,7 @@ Progress = bool | Literal["auto", "lines"]
 
 @dataclass(frozen=True)
 class FoundPictures:
-    """What a folder holds, checked, before any picture is read: `read_pictures` goes on."""
+    """A folder's pictures and labels, checked before any is read: `read_pictures` goes on."""
 
     folder: Path
     listing: Listing
@@ -178,7 +178,7 @@ def split_pictures(
 def _with_every_class(
     parts: dict[str, NDArray[np.int64]], labels: NDArray[np.str_], groups: NDArray[np.int64]
 ) -> dict[str, NDArray[np.int64]]:
-    """The same parts, but that rare classes are in each: proportions alone may leave them out.
+    """Move groups until each part has every class: proportions alone may leave rare ones out.
 
     The first group of a class moves from the part that has most of them, where that leaves every
     class behind that was there. (A picture of its own always may, if a class has three.)

@@ -19,7 +19,7 @@ from unmasked.io.tables import read_table
 
 @dataclass(frozen=True)
 class FolderFiles:
-    """What lies in a folder and the folders in it, in order.
+    """The files of a folder and of the folders in it, in order.
 
     pictures : by their names, paths below the folder. others : names of files that are none.
     skipped : folders and links behind which there may be pictures, but nothing can be read.
@@ -156,7 +156,7 @@ class Listing:
         return sorted(set(self.classes) - set(self.labels or ()))
 
     def skipped_of(self, label: str) -> list[Skipped]:
-        """What is left out of a class."""
+        """List the skipped files that the table gives this label."""
         return [one for one in self.skipped if label in self.lines.get(one.file, ())]
 
     def keep(self, rows: list[int]) -> Listing:
@@ -254,7 +254,7 @@ def _check_columns(
 def _lines(
     cells: Sequence[str], meant: Sequence[str | None], labels: Sequence[str], table: Path
 ) -> dict[str, set[str]]:
-    """Which labels come with each picture, or with a cell that means none."""
+    """Collect the labels that come with each picture, or with a cell that means none."""
     found: dict[str, set[str]] = {}
     for row, (cell, name, label) in enumerate(zip(cells, meant, labels, strict=True), 1):
         found.setdefault(name or cell or _nameless(row, table), set()).add(label)
@@ -405,7 +405,7 @@ class _Names:
                 way.setdefault(key, []).append(name)
 
     def learn(self, cells: Iterable[str]) -> None:
-        """Whether cells name different folders above the one that is explained."""
+        """Note where the explained folder really lies if cells name different folders above it."""
         named = set()
         for cell in cells:
             found = self.find(cell.strip())
@@ -453,7 +453,7 @@ def _plain(cell: str) -> str:
 
 
 def _together(one: list[str], other: list[str]) -> int | None:
-    """How many folders two paths share at their ends, as far as both go; None if they differ.
+    """Count the folders two paths share at their ends, as far as both go; None if they differ.
 
     >>> _together(["films", "a"], ["a"]), _together([], ["a"]), _together(["b"], ["a"])
     (1, 0, None)

@@ -44,7 +44,7 @@ def check_ours(folder: Path, names: Iterable[str]) -> None:
 
 
 def _strange(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """What stands in the way and is not known to be ours."""
+    """Yield the paths that stand in the way and are not known to be ours."""
     noted = _noted(folder)
     ours = _is_results(folder / RESULTS) or any(left_over(folder))
     for name in names:
@@ -73,7 +73,7 @@ def note_folders(folder: Path, part: Path) -> None:
 
 
 def left_over(folder: Path) -> Iterator[Path]:
-    """What runs that were killed while they put results in place have left of earlier ones."""
+    """Find earlier results left by runs that were killed while they put new ones in place."""
     return (path for path in folder.glob(f"{OLD}*") if path.is_dir())
 
 
@@ -102,7 +102,7 @@ def _noted(folder: Path) -> set[str]:
 
 
 def _is_results(path: Path) -> bool:
-    """Whether a file is a ``results.json`` of ours, of whatever version."""
+    """Return True if a file is a ``results.json`` of ours, of whatever version."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -117,7 +117,7 @@ CHECKPOINTS = ".checkpoint"
 
 
 def provenance(command: str) -> dict[str, Any]:
-    """Where figures come from: command, version, commit, hardware."""
+    """Record where figures come from: command, version, commit, hardware, Python and torch."""
     import torch
 
     hardware = f"{os.cpu_count()} CPU cores, {platform.machine()}"
@@ -274,7 +274,7 @@ def _put_in_place(items: Sequence[Path], folder: Path, gone: Sequence[str]) -> N
 
 
 def checkpoint_folder(folder: Path, *parts: str | bytes) -> Path:
-    """Where a run described by ``parts`` keeps its training; other runs have other places."""
+    """Return where a run described by ``parts`` keeps its training; others keep it elsewhere."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part if isinstance(part, bytes) else part.encode())

@@ -76,7 +76,7 @@ def read_table(path: Path, text: Sequence[str] = (), *, as_written: bool = False
 
 
 def _misread(said: str) -> str:
-    """What is wrong with a CSV file, by what pandas says of it."""
+    """Say what is wrong with a CSV file, by what pandas says of it."""
     if ragged := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", said):
         expected, line, came = map(int, ragged.groups())
         return (
@@ -260,7 +260,7 @@ class Roles:
                 )
 
     def features(self, table: pd.DataFrame, target: str | None) -> pd.DataFrame:
-        """What is left to learn from, its index the ids where there are any."""
+        """Return the columns that are left to learn from, indexed by the ids if there are any."""
         names = {self.id, self.group, self.time, target, *self.drop} - {None}
         left = table.drop(columns=[name for name in table.columns if name in names])
         if not left.shape[1]:
@@ -367,7 +367,7 @@ def as_times(values: pd.Series, what: str) -> pd.Series:
 
 
 def not_before(times: pd.Series, since: Any, what: str) -> np.ndarray:
-    """Which of the times that `as_times` gave lie at ``since`` or later, (rows,) bool."""
+    """Mark the times, as `as_times` gave them, that lie at ``since`` or later, (rows,) bool."""
     numeric = pd.api.types.is_numeric_dtype(times.dtype)
     try:
         if numeric:

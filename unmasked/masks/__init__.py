@@ -1,1 +1,1 @@
-"""What hides features: maskers, distributions of random masks, samplers of selectors."""
+"""Hide features: maskers, distributions of random masks, and samplers of selectors' masks."""

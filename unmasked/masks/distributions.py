@@ -27,7 +27,7 @@ class MaskLaw(ABC):
 
     @abstractmethod
     def noise_width(self, features: int) -> int:
-        """How many uniform numbers one mask takes."""
+        """Return the number of uniform numbers that one mask over the features takes."""
 
     @abstractmethod
     def __call__(

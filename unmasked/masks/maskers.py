@@ -24,11 +24,11 @@ class Masker(ABC):
 
     @abstractmethod
     def features(self, columns: int) -> int:
-        """How many features a mask over ``columns`` columns has."""
+        """Return the number of features that a mask over ``columns`` columns has."""
 
     @abstractmethod
     def width(self, columns: int) -> int:
-        """How wide the masked input of ``columns`` columns is."""
+        """Return the width of the masked input that a predictor takes for ``columns`` columns."""
 
     @abstractmethod
     def __call__(

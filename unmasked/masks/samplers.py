@@ -5,7 +5,7 @@ gradient is the part of the estimate of ∇ E[value(s)] that does not flow throu
 sampled mask itself), what showing costs, and which mask it stands for at test time.
 
 Every setting has a *level*: the price λ for Bernoulli samplers, the number k for `ConcreteTopK`.
-Here are the paper's; those that ask about 0/1 masks alone are in `binarysamplers`.
+Here are the paper's; those that ask about 0/1 masks alone are in `binary_samplers`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Level = float | Float[Tensor, ""]
 
 
 class Draw(NamedTuple):
-    """What a sampler drew for one batch.
+    """Masks that a sampler drew for one batch, for the predictor and for the carrier.
 
     mask : (batch, features), what a predictor that learns from the selector's masks is shown.
     others : (draws, batch, features), further masks whose values the carrier needs; draws may be 0.
@@ -79,11 +79,11 @@ class Sampler(ABC):
 
     @abstractmethod
     def cost(self, logits: Float[Tensor, "batch features"], level: Level) -> Float[Tensor, ""]:
-        """What showing costs in training, in nats: an exact expectation over masks."""
+        """Return the cost of showing features in training, in nats: an exact mean over masks."""
 
     @abstractmethod
     def price(self, fraction: Float[Tensor, ""], level: Level) -> Float[Tensor, ""]:
-        """What showing a fraction of the features costs at test time."""
+        """Return the cost of showing this fraction of the features at test time, in nats."""
 
     @abstractmethod
     def select(

@@ -39,7 +39,7 @@ class Fill(Masker):
 
     @abstractmethod
     def filled(self, images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c h w"]:
-        """What hidden pixels look like."""
+        """Return images of the same shape, from which hidden pixels take their values."""
 
     def __call__(
         self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch columns"]
@@ -125,7 +125,7 @@ class Superpixels(Masker):
             self._check()
 
     def bound(self, shape: tuple[int, ...]) -> Superpixels:
-        """The same for images of one size (channels, height, width)."""
+        """Return a copy of this masker for images of one size (channels, height, width)."""
         return replace(self, shape=tuple(shape))  # type: ignore[arg-type]  # checked there
 
     def _check(self) -> None:

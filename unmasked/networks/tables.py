@@ -34,7 +34,7 @@ NORMALISATIONS: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "batch": nn
 
 @dataclass(frozen=True)
 class MLP:
-    """What a multilayer perceptron looks like; calling it builds one.
+    """Layout of a multilayer perceptron; calling it with inputs and outputs builds the network.
 
     ``initialisation`` is "torch" (PyTorch's own) or "glorot" (Glorot uniform weights and zero
     biases, the default of Keras and so of the authors' code).
@@ -131,7 +131,7 @@ class SetMLP:
         return _SetNetwork(inputs // 2, self.inner, self.embedding, self.activation, head)
 
     def bound(self, numeric: Mapping[int, Sequence[float]]) -> Factory:
-        """The same for a table: {column that holds numbers: edges of its bins}.
+        """Return this network told of a table: {column that holds numbers: edges of its bins}.
 
         Without ``bins`` it is what it was.
         """
@@ -220,7 +220,7 @@ class TableSet(nn.Module):
     def inputs(
         self, value: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch columns"]
     ) -> Float[Tensor, "batch inputs"]:
-        """What ``join`` adds up: 0 wherever a column is hidden."""
+        """Concatenate mask, values, bins and inner units for ``join``; a hidden column's are 0."""
         binned = (value[..., self.binned] - self.low) / self.width
         inner = self.activation(value[..., self.numeric].unsqueeze(-1) * self.slope + self.offset)
         parts = [

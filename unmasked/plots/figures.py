@@ -229,7 +229,7 @@ def sparsity_path(
 
 
 def _label_sides(x: NDArray[Any], y: NDArray[Any]) -> list[tuple[bool, bool]]:
-    """Where a label stands beside its point of a path from left to right: (left, above).
+    """Choose the side of each point of a path, from left to right, for its label: (left, above).
 
     Left where the next point is near, so that of two neighbours each has a side of its own, unless
     there the axis stands; above where the point lies over the middle of its neighbours, and the

@@ -97,7 +97,7 @@ class Cell:
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a notebook's kernel, where what a cell returns is drawn."""
+    """Tell whether the code runs in a notebook's kernel, where what a cell returns is drawn."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and hasattr(shell, "kernel")
 

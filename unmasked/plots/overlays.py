@@ -77,7 +77,7 @@ def only_shown(
     hidden: str = HIDDEN,
     factor: int | None = None,
 ) -> NDArray[np.uint8]:
-    """What a predictor is shown: pixels where ``shown`` is above ½, the others in one colour.
+    """Draw the pixels that a predictor is shown, ``shown`` above ½, and the others in one colour.
 
     Arguments and result are as in ``overlay``, so that both pictures have the same size.
     """
@@ -88,7 +88,7 @@ def only_shown(
 
 
 def enlargement(height: int, width: int) -> int:
-    """How many pixels wide a pixel is drawn: 1, but more where a single one would be lost.
+    """Return how wide to draw each pixel: 1, but more in small images, where it would be lost.
 
     >>> enlargement(28, 28), enlargement(128, 128)
     (8, 1)

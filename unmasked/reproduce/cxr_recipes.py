@@ -205,7 +205,7 @@ def preset(name: str) -> ImageRecipe:
 
 
 def with_cells(recipe: ImageRecipe, grid: int) -> ImageRecipe:
-    """The same recipe with another grid of superpixels; patches of random masks are of it too."""
+    """Replace the grid of superpixels in a recipe's maskers and in its random masks of patches."""
 
     def changed(masker: Masker) -> Masker:
         assert isinstance(masker, Superpixels)
@@ -226,7 +226,7 @@ def with_cells(recipe: ImageRecipe, grid: int) -> ImageRecipe:
 
 
 def cells(size: int, superpixels: int | None, superpixel_size: int | None) -> int:
-    """How many superpixels along a side, from what the user asked for.
+    """Compute the superpixels along a side from the number or the size that the user asked for.
 
     >>> cells(128, None, None), cells(128, 8, None), cells(128, None, 16)
     (16, 8, 8)

@@ -1,4 +1,4 @@
-"""How films look: what a segmenter is shown of one, and the many looks that it learns from.
+"""Take the look of films away from what a segmenter is shown, and vary it while it learns.
 
 Films with heart masks come from two sources, and the films to be segmented from a third; all three
 differ far more in look (exposure, contrast, sharpening) than in anatomy. So looks are taken away
@@ -26,7 +26,7 @@ _CUT = 3.0  # local contrast beyond this many standard deviations tells nothing 
 
 
 def shown_of(films: Float[Tensor, "films 1 h w"]) -> Float[Tensor, "films 2 h w"]:
-    """What a segmenter sees of films from 0 to 1: ranks, and local contrast.
+    """Turn films from 0 to 1 into what a segmenter sees: ranks of brightness, and local contrast.
 
     ::
 
@@ -98,7 +98,7 @@ def moved(
 def dressed(
     films: Float[Tensor, "films 1 h w"], noise: torch.Generator
 ) -> Float[Tensor, "films 1 h w"]:
-    """The same films with other looks, from 0 to 1.
+    """Change each film's look at random, into values from 0 to 1.
 
     In this order: gamma from 0.4 to 2.5; a slanted exposure; more or less contrast between
     neighbourhoods; blurred or sharpened; stretched until up to a fifth of the range is cut at each

@@ -31,7 +31,7 @@ def largest_pieces(regions: Regions, most: int) -> Regions:
 
 
 def distance_to_outline(region: Regions) -> NDArray[np.float64]:
-    """How far each pixel of a film is from the outline of a region, (h, w), in pixels.
+    """Measure each pixel's distance from the outline of a region, (h, w), in pixels.
 
     The outline runs between pixels: d(u) = min {|u − v| : v on the other side} − ½, from pixels'
     middles. Infinite where there is no other side. The film's edge is no outline.
@@ -48,7 +48,7 @@ def distance_to_outline(region: Regions) -> NDArray[np.float64]:
 
 
 def overlap(found: Regions, true: Regions) -> dict[str, NDArray[np.float64]]:
-    """How well found regions agree with true ones, (films, h, w) each -> (films,) each.
+    """Score found regions against true ones, (films, h, w) each -> three scores, (films,) each.
 
     ::
 
@@ -78,7 +78,7 @@ def _between_outlines(one: Regions, other: Regions) -> float:
 
 
 def extents(regions: Regions) -> NDArray[np.float64]:
-    """How wide each region is from its leftmost to its rightmost pixel, (films, h, w) -> (films,).
+    """Measure each region's width, leftmost to rightmost pixel, (films, h, w) -> (films,).
 
     >>> extents(np.array([[[0, 1, 0, 1]]], bool))
     array([3.])
@@ -97,7 +97,7 @@ def cardiothoracic_ratios(heart: Regions, lungs: Regions) -> NDArray[np.float64]
 
 
 def plausible(heart: Regions) -> dict[str, Any]:
-    """What can be said about hearts without the truth, (films, h, w): see the keys.
+    """Summarise area and place of hearts (films, h, w), which needs no truth: see the keys.
 
     area : mean share of the film. across, down : where the middle is, in sides of the film.
     without : how many films have no heart.

@@ -1,4 +1,4 @@
-"""Where selections lie: on the heart, on its margin, on the lungs or elsewhere, against the area.
+"""Measure how much of selections lies on heart, margin, lungs or elsewhere, against the area.
 
 For film i with heart H, lungs L (sets of pixels) and a selection that shows the pixels S::
 
@@ -47,7 +47,7 @@ _F = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Share:
-    """How much of what is shown lies on one place, means over films; see the module."""
+    """Share of what is shown on one place, with comparisons, means over films; see the module."""
 
     shown: Interval
     area: Interval
@@ -84,7 +84,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the selections of one method lie: "all" films, and films of each class."""
+    """Shares of one method's selections on each place, for "all" films and films of each class."""
 
     margin: float
     groups: dict[str, Group]
@@ -94,7 +94,7 @@ class Places:
         return {"margin": self.margin, "groups": groups}
 
     def sentences(self, method: str) -> list[str]:
-        """What was found, in words: a sentence for all films, then one for each class."""
+        """Put the shares into words: a sentence for all films, then one for each class."""
         return [
             _sentence(method if name == "all" else f"{method}, {name}", group, self.margin)
             for name, group in self.groups.items()
@@ -114,7 +114,7 @@ def where_selections_lie(
     seed: int = 0,
     patients: ArrayLike | None = None,
 ) -> Places:
-    """How much of what selections show lies on hearts and their margins; formulas: the module.
+    """Measure how much of what is shown lies on hearts, margins and lungs; formulas: the module.
 
     masks : (films, superpixels), 1 or True = shown. superpixels : (height, width) the superpixel of
     each pixel. hearts, lungs : (films, height, width) bool, or probabilities, of which those above
@@ -212,7 +212,7 @@ def _regions(name: str, values: ArrayLike, size: tuple[int, ...]) -> NDArray[np.
 def _groups(
     labels: ArrayLike | None, names: Sequence[str] | None, films: int
 ) -> dict[str, NDArray[np.bool_]]:
-    """Which films belong to each group, (films,) bool; classes without a film are left out."""
+    """Mark the films of each group, (films,) bool: "all", and every class that has a film."""
     groups = {"all": np.ones(films, bool)}
     if labels is None:
         return groups
@@ -388,7 +388,7 @@ def _sentence(who: str, group: Group, margin: float) -> str:
 
 
 def _left_out(group: Group) -> list[str]:
-    """Which films are not counted."""
+    """Say how many films are not counted because they show nothing or no heart was found."""
     parts = []
     if group.nothing:
         parts.append(f"{group.nothing:,} show{'s' if group.nothing == 1 else ''} nothing")

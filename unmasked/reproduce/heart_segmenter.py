@@ -39,7 +39,7 @@ _AT_ONCE = 64  # films segmented at the same time
 
 @dataclass(frozen=True)
 class Schooling:
-    """How a segmenter is trained.
+    """Settings for the training of a segmenter.
 
     size : films are shrunk to size × size pixels, and probabilities enlarged again.
     """

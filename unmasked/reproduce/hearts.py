@@ -1,4 +1,4 @@
-"""Where do selections on chest X-rays lie? A segmenter finds the hearts, and shares are counted.
+"""Measure where selections on chest X-rays lie, relative to the hearts that a segmenter finds.
 
 `places_of` does everything: it trains the segmenter on films with heart masks, or reads it back,
 finds hearts and lungs on the films that were explained, checks what can be checked about them, and
@@ -53,7 +53,7 @@ def places_of(
     settings: Mapping[str, Mapping[str, float]] | None = None,
     patients: ArrayLike | None = None,
 ) -> dict[str, Any]:
-    """Where each method's selections lie, as plain values for results.json.
+    """Measure where each method's selections lie, as plain values for results.json.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def places_of(
 
 
 def _told(method: str, setting: Mapping[str, float], places: Places) -> str:
-    """Which selections of a method these are.
+    """Name a method, with the setting of its selections, if given, and the share that they show.
 
     >>> from unmasked.reproduce.heart_places import Group
     >>> group = Group(0, 0, 0, 0, 0.02, {})
@@ -129,7 +129,7 @@ def _told(method: str, setting: Mapping[str, float], places: Places) -> str:
 
 
 def place_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `places_of` found as flat rows, one for each method, class of films and place.
+    """Flatten what `places_of` found into rows, one for each method, class of films and place.
 
     Each has the names under "method", "films" and "place", how many films were "counted" and
     showed "nothing", and the figures of `Share`, {"value", "low", "high"} each.
@@ -192,7 +192,7 @@ def check_hearts(
     seed: int = 0,
     patients: NDArray[Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """What can be checked about hearts on films without masks, as values and in words.
+    """Summarise what can be checked of hearts on films without masks, as values and in words.
 
     Their area and place; and the AUROC of the cardiothoracic ratio for the labels (films,), which
     would be 0.5 if hearts were found at random. Films without heart or lungs have no ratio and are

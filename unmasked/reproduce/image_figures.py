@@ -78,13 +78,13 @@ def _by_seed(name: str) -> bool:
 
 
 def _in_order(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The same with seeds that rise."""
+    """Sort the arrays of a file of masks along their seeds, smallest first."""
     order = np.argsort(arrays["seeds"])
     return {name: value[order] if _by_seed(name) else value for name, value in arrays.items()}
 
 
 def _shared(arrays: dict[str, NDArray[Any]], by_method: bool) -> dict[str, Any]:
-    """What files that are joined must have in common: seeds, or the settings of each method."""
+    """Collect what files to be joined must share: seeds, or the settings of each method."""
     name, *_ = _methods(arrays)
     common = {"features": int(arrays["features"]), "images": arrays[name].shape[2]}
     same = [own for own in arrays if own.endswith(" settings")] if not by_method else ["seeds"]
@@ -98,7 +98,7 @@ def save_masks(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def read_masks(path: Path) -> list[Selection]:
-    """What `write_masks` wrote, in its order."""
+    """Read the selections that `write_masks` wrote, in its order."""
     arrays = _arrays(path)
     found = []
     for name in _methods(arrays):
@@ -116,7 +116,7 @@ def _methods(arrays: dict[str, NDArray[Any]]) -> list[str]:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """What is in a file; refused where it is not as `write_masks` describes it."""
+    """Read the arrays of a file of masks; refuse one that is not as `write_masks` describes it."""
     try:
         with path.open("rb") as file:
             content = np.load(file)

@@ -32,8 +32,8 @@ PIXELS = 784
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How an evaluator learns: what hides, which masks it is shown, and its own network and
-    training where they differ from those of the recipe's predictors."""
+    """An evaluator's masker and mask law, and its own network and training where they differ from
+    those of the recipe's predictors."""
 
     masker: Masker
     law: MaskLaw
@@ -43,7 +43,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """How an image table is made.
+    """All that decides an image table: masks, networks, training, and the choice of a setting.
 
     evaluators : by the ending of their metric keys: "" is the paper's (Bernoulli(½) masks),
         "_varied" one that learned from masks of every size, "_token" one that also sees which
@@ -130,8 +130,8 @@ class ImageRecipe:
         return [(known[name](), self.prices)]
 
     def bound(self, shape: ImageShape) -> ImageRecipe:
-        """The same for pictures of one size: superpixels, networks of pictures and augmentations
-        are told it."""
+        """Tell superpixels, networks of pictures and augmentations the size of the pictures, in a
+        copy of the recipe."""
 
         def masker(one: Masker) -> Masker:
             return one.bound(shape) if isinstance(one, Superpixels) else one
@@ -166,7 +166,7 @@ class ImageRecipe:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What was done, for ``results.json``."""
+        """List the recipe's settings as plain values, for ``results.json``."""
         return {
             "preset": self.name,
             "masker": repr(self.masker),
@@ -305,7 +305,7 @@ def preset(name: str) -> ImageRecipe:
 
 
 def with_epochs(recipe: ImageRecipe, epochs: int) -> ImageRecipe:
-    """The same recipe with other epochs for everything that is trained."""
+    """Copy a recipe, with ``epochs`` epochs for everything that is trained."""
 
     def changed(training: Training) -> Training:
         return replace(training, epochs=epochs, predictor_epochs=None)

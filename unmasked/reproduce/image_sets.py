@@ -124,7 +124,7 @@ def _cxr_parts(data: ChestXrays, most: int | None) -> Parts:
 def _with_truth(
     parts: Parts, drawn: Sequence[Phantom], grid: int | tuple[int, int], most: int | None
 ) -> Parts:
-    """The same with the cells that decide the label; of the films to learn from, ``most``."""
+    """Add the cells that decide the label to all parts; of films to learn from, for ``most``."""
     train, valid, test = (truth_of_superpixels(films.truth, grid) for films in drawn)
     return replace(
         parts,
@@ -135,7 +135,7 @@ def _with_truth(
 
 
 def _some(count: int, most: int | None) -> NDArray[np.int64]:
-    """Which of ``count`` films there are to learn from: all, or so many."""
+    """Return which films to learn from: all ``count``, or ``most`` spread evenly over them."""
     return np.arange(count) if most is None or most >= count else _evenly(count, most)
 
 
@@ -182,7 +182,7 @@ def check_hearts(path: Path) -> None:
 def _places(
     hearts: Path, view: View, drawn: Drawn, work: Workshop, patients: NDArray[np.str_] | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Where the chosen selections of the first seed lie: on the heart, on its margin."""
+    """Measure where the first seed's chosen selections lie: on the heart, on its margin."""
     masker, seed = work.recipe.masker, work.seeds[0]
     assert isinstance(masker, Superpixels)
     chosen, settings = {}, {}

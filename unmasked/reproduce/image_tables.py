@@ -163,7 +163,7 @@ def _chosen(
 
 
 def _paired(rows: list[dict[str, Any]]) -> TableBlock:
-    """What the chosen settings have over random masks of the same sizes, for each seed."""
+    """Tabulate how far each seed's chosen settings beat random masks of the same sizes."""
     chosen = [row for row in rows if row["chosen"] and "over_random" in row]
     keys = list(dict.fromkeys(key for row in chosen for key in row["over_random"]))
     lines = []
@@ -182,7 +182,7 @@ def _paired(rows: list[dict[str, Any]]) -> TableBlock:
 
 
 def _known(value: float | None) -> bool:
-    """Whether there is a figure; ``results.json`` has null where there is none."""
+    """Tell whether a figure is there and finite; ``results.json`` has null where there is none."""
     return value is not None and math.isfinite(value)
 
 
@@ -225,7 +225,7 @@ def _cells(summary: Summary, names: dict[str, str]) -> list[str]:
 
 
 def image_lead(rows: list[dict[str, Any]], subject: Subject = MNIST) -> list[str]:
-    """What was found, in plain words."""
+    """Sum up each method's results in plain words, beside the paper's where they compare."""
     return sentences(rows, comparable(subject, rows))
 
 

@@ -37,7 +37,7 @@ class Rows:
     truth: NDArray[np.bool_] | None = None  # (R, F)
 
     def data(self, x: NDArray[np.float32] | None = None) -> Data:
-        """What the engine takes; ``x`` stands in for the images where given."""
+        """Convert rows and classes for the engine; ``x`` stands in for the images where given."""
         target = torch.nn.functional.one_hot(torch.from_numpy(self.y), self.classes).float()
         return Data(torch.from_numpy(self.x if x is None else x), target)
 
@@ -52,11 +52,11 @@ class Parts:
     shape: tuple[int, int, int]
 
     def features(self, masker: Masker) -> int:
-        """How many there are to show or hide."""
+        """Count the features of an image that a masker shows or hides."""
         return masker.features(self.train.x.shape[1])
 
     def to_json(self) -> dict[str, Any]:
-        """How many images there are, of which size, and a digest of the test labels."""
+        """List the number of images in each part, their shape, and a digest of the test labels."""
         counts = {name: len(rows.y) for name, rows in self.by_name.items()}
         return {**counts, "shape": list(self.shape), "test_labels": label_digest(self.test.y)}
 
@@ -66,7 +66,7 @@ class Parts:
 
 
 def label_digest(y: NDArray[np.int64]) -> str:
-    """What tells the test images of a table from others."""
+    """Hash the labels of test images, which tells the images of a table from others."""
     return hashlib.sha256(y.astype("<i8").tobytes()).hexdigest()[:16]
 
 
@@ -162,7 +162,7 @@ class Workshop:
 
     @property
     def truth(self) -> Selections | None:
-        """What decides the classes, as a method would have selected it with each seed."""
+        """Return the true features as if a method had selected them with each seed, if known."""
         masks = {}
         for part, rows in self.parts.by_name.items():
             if rows.truth is None:
@@ -171,7 +171,7 @@ class Workshop:
         return Selections(OPTIMUM, [{}], masks, {}, np.zeros((len(self.seeds), 1), np.int64), 0.0)
 
     def silent(self) -> Workshop:
-        """The same, showing no progress."""
+        """Copy the workshop, without its display of progress."""
         own = copy(self)
         own.place = replace(self.place, show=False)
         return own
@@ -183,7 +183,7 @@ class Workshop:
         return f"start of {next(of for of in recipe.warm if recipe.networks_of(of)[0] == network)}"
 
     def _start(self, name: str) -> Stack:
-        """What a method's predictor starts as, one network for each seed.
+        """Train the predictor from which a method's learners start, one network for each seed.
 
         Methods with the same network share it; the evaluators' are others, of other seeds.
         """
@@ -216,7 +216,7 @@ class Workshop:
     def _found(
         self, name: str, tag: str, trained: Trained, sampler: Sampler, levels: tuple[float, ...]
     ) -> Selections:
-        """What trained networks select and predict, once."""
+        """Select and predict with trained networks once; read the result back when asked again."""
 
         def compute() -> Selections:
             masks, own = {}, {}
@@ -267,7 +267,7 @@ class Workshop:
     # ------------------------------------------------------------------ running networks
 
     def _of_every_seed(self, x: NDArray[np.float32]) -> Tensor:
-        """The same images for each seed, (W, R, numbers)."""
+        """Repeat images for each seed, without copying them: (R, numbers) -> (W, R, numbers)."""
         return torch.from_numpy(x).expand(len(self.seeds), -1, -1)
 
     def predict(

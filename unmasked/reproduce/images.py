@@ -186,14 +186,14 @@ def _choose(
 
 @dataclass(frozen=True)
 class Judged:
-    """What an evaluator says of masks: figures for each seed and setting, and P(class | shown)."""
+    """Evaluators' verdict on masks: figures for each seed and setting, and P(class | shown)."""
 
     metrics: list[list[dict[str, float]]]
     predicted: dict[str, NDArray[np.float64]]  # by the evaluator's ending, (W, S, R, K)
 
 
 def _judged(work: Workshop, judges: dict[str, Trained], masks: Masks) -> Judged:
-    """What all evaluators say of masks (W, S, R, F) of test images."""
+    """Judge masks (W, S, R, F) of test images with every evaluator."""
     test = work.parts.test
     result: list[list[dict[str, float]]] = [[{} for _ in seed] for seed in masks]
     predicted = {}
@@ -242,7 +242,7 @@ def _iou(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
 
 
 def _of_truth(masks: NDArray[np.bool_], truth: NDArray[np.bool_]) -> dict[str, float]:
-    """How selections (images, features) agree with the truth."""
+    """Score selections (images, features) against the true features: IoU, TPR and FDR."""
     return {"iou": _iou(masks, truth), **selection_quality(masks, truth).to_json()}
 
 
@@ -295,7 +295,7 @@ def _rows(
 
 
 def _sizes(masks: NDArray[np.bool_]) -> dict[str, float]:
-    """How much selections (images, features) show: the mean fraction, and 90% of the numbers."""
+    """Measure selections (images, features): mean fraction shown, 90% interval of the number."""
     shown = masks.sum(1)
     return {
         "fraction": float(masks.mean()),

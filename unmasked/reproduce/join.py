@@ -90,7 +90,7 @@ _MORE: dict[str, _Form] = {
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """What a run, or a join of several, wrote into its folder."""
+    """Read what a run, or a join of several, wrote into its folder; refuse damaged results."""
     if not (folder / "results.json").is_file():
         raise InputError(
             f"{folder} must hold the results.json of `unmasked reproduce mnist` or `cxr`, but has "
@@ -202,13 +202,13 @@ def _check_out(folders: list[Path], out: Path) -> None:
 
 
 def _digest(run: dict[str, Any]) -> str:
-    """What tells one of the runs joined from others, also where an earlier version wrote it."""
+    """Hash the recipe, images, methods and seeds of a run, which results of all versions hold."""
     seeds = sorted({row["seed"] for row in run["rows"]})
     return run_digest(run["recipe"], run["images"], sorted(_methods(run)), seeds)
 
 
 def _places(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Where the selections of all methods lie, as far as they are of the same seed."""
+    """Merge the places of all methods' selections, from runs of the first one's seed."""
     seed = runs[0]["rows"][0]["seed"]
     like = [run["places"] for run in runs if "places" in run and run["rows"][0]["seed"] == seed]
     methods = {name: found for places in like for name, found in places["methods"].items()}
@@ -216,7 +216,7 @@ def _places(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _words(runs: list[dict[str, Any]], rows: list[dict[str, Any]], subject: Subject) -> list[str]:
-    """What was found in all rows, among what else the runs say, each sentence once."""
+    """Put the findings of all rows in place of each run's own, and keep other sentences once."""
     others: list[str] = []
     at = 0
     for number, run in enumerate(runs):
@@ -277,18 +277,17 @@ def _check(folders: list[Path], runs: list[dict[str, Any]]) -> bool:
 
 
 def _commands(run: dict[str, Any]) -> list[str]:
-    """What made a run, or what made the runs of which it was joined."""
+    """List the command that made a run, or those that made the runs of which it was joined."""
     return list(run.get("joined", [run["command"]]))
 
 
 def _methods(run: dict[str, Any]) -> set[str]:
-    """What is compared with FULL and, where it is known, the truth."""
+    """Name the methods that are compared with FULL and, where it is known, the truth."""
     return {row["method"] for row in run["rows"]} - set(REFERENCES)
 
 
 def _references(run: dict[str, Any]) -> dict[tuple[str, int], Any]:
-    """What FULL and both evaluators say of whole images, and evaluators of the truth: other
-    networks say something else."""
+    """Collect the metrics of FULL and the truth by seed, which differ if other networks judged."""
     return {
         (row["method"], row["seed"]): row["metrics"]
         for row in run["rows"]

@@ -63,7 +63,7 @@ _MARK = "preset.json"
 
 
 def run_digest(recipe: Mapping[str, Any], *more: Any) -> str:
-    """What tells a run from others: its recipe as in ``results.json``, and what else decides it.
+    """Hash what tells runs apart: the recipe as in ``results.json``, and what else decides one.
 
     Deviations are left out: they are words, which a later version may put better.
     """
@@ -90,7 +90,7 @@ def check_same_run(folder: Path, preset: str, run: str) -> None:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What a file says; None where there is no file, nothing where it cannot be read."""
+    """Read a JSON object from a file; None where there is no file, {} where it cannot be read."""
     if not path.is_file():
         return None
     try:
@@ -119,7 +119,7 @@ def mark(folder: Path, preset: str) -> None:
 
 
 def begun(checkpoints: Path) -> bool:
-    """Whether an earlier try of a run has left any training."""
+    """Tell whether an earlier try of a run has left any training among its checkpoints."""
     return checkpoints.is_dir() and any(checkpoints.iterdir())
 
 

@@ -136,8 +136,11 @@ def _end_with_parent() -> None:
 
 
 def _succeeded(worker: _Worker, told: set[str]) -> bool:
-    """Whether a process that has ended did its task; what it had to say is passed on, unless
-    another was ``told`` the same: each process of a GPU that is short of memory says so."""
+    """Pass on the warnings of a process that has ended, and return whether it did its task.
+
+    A warning that was ``told`` before is dropped: each process of a GPU that is short of memory
+    says so.
+    """
     try:
         notes, error = worker.said.recv()
     except EOFError:  # it was killed

@@ -114,7 +114,7 @@ class Published:
 
 
 def published(dataset: str, method: str) -> Published:
-    """What the paper prints; empty where it prints nothing.
+    """Return the paper's figures of a method on a data set; empty where it prints nothing.
 
     >>> published("S3", "L2X").setting, published("S3", "L2X").metrics["cfsr"]
     ({'k': 5}, 0.615)

@@ -25,7 +25,7 @@ FEATURES = 11
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the tables are made.
+    """All that decides the synthetic tables: masks, networks, training, the choice of a setting.
 
     training : for all networks; ``own_training`` has other options for some methods by name.
     networks : other (predictor, selector) for some methods by name.
@@ -91,7 +91,7 @@ class Recipe:
         return known[name]()
 
     def to_json(self) -> dict[str, Any]:
-        """What was done, for ``results.json``."""
+        """List the recipe's settings as plain values, for ``results.json``."""
         return {
             "preset": self.name,
             "masker": repr(self.masker),
@@ -258,7 +258,7 @@ def quick() -> Recipe:
 
 
 def with_epochs(recipe: Recipe, epochs: int) -> Recipe:
-    """The same recipe with other epochs for everything that is trained."""
+    """Copy a recipe, with ``epochs`` epochs for everything that is trained."""
     return replace(
         recipe,
         training=replace(recipe.training, epochs=epochs),

@@ -32,7 +32,7 @@ from unmasked.training.stack import Stack, over_leading
 
 @dataclass(frozen=True)
 class Place:
-    """Where to compute and to keep checkpoints, and whether to show progress."""
+    """Device to compute on, folder for checkpoints, and whether to show progress."""
 
     device: str
     checkpoints: Path
@@ -250,7 +250,7 @@ def probabilities(
 def _over_rows(
     run: Callable[[int, int], Tensor], x: Tensor, networks: int, device: torch.device
 ) -> NDArray[Any]:
-    """What ``run`` makes of rows x (W, R, C), some at a time, as one: (W, S, R, …)."""
+    """Apply ``run`` to rows x (W, R, C), some at a time, and join its results: (W, S, R, …)."""
     size = max(64, _CHUNK // (networks * x.shape[2]))
     with enough_for_a_row(device):
         found, _ = in_parts(run, x.shape[1], size, device)

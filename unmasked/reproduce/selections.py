@@ -1,4 +1,4 @@
-"""What a method selects and predicts on the rows of a table, and a file that keeps it.
+"""Hold what a method selects and predicts on the rows of a table, and keep it in a file.
 
 Networks that were read back from a checkpoint need not select as they did when they were trained:
 on a GPU sums may be rounded otherwise, and a probability near ½ falls on the other side. What has
@@ -27,7 +27,7 @@ _BY_PART = ("masks", "own")  # what there is for each part of the rows
 
 @dataclass(frozen=True)
 class Selections:
-    """What a method selects and predicts, for all worlds and settings.
+    """A method's selections and predictions, for all worlds and settings.
 
     settings : each level under its name, such as {"k": 4}.
     masks : for each part of the rows, (W, S, R, F).
@@ -55,7 +55,7 @@ def kept(
     rows: Iterable[Tensor],
     compute: Callable[[], Selections],
 ) -> Selections:
-    """What ``compute`` gives, read back from ``path`` where a run has kept it there.
+    """Read the result of ``compute`` back from ``path``, or compute it and keep it there.
 
     name, trained, rows : what it depends on; what was kept of others is refused.
     """

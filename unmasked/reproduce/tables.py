@@ -283,7 +283,7 @@ def _label(summary: Summary) -> str:
 
 
 def _seeds_note(summaries: Summaries, methods: tuple[str, ...] = ()) -> str:
-    """How many seeds, and who has another number of them."""
+    """State the number of seeds, and name the methods that have another number of them."""
     found = [s for s in summaries.values() if not methods or s.method in methods]
     if not found:
         return "There are no rows."

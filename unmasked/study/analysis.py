@@ -80,7 +80,7 @@ class Ratings:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """What readers said of one method."""
+    """Ranks and judgements of sufficiency that readers gave one method, summarised."""
 
     method: str
     rankings: int

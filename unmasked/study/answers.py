@@ -1,4 +1,4 @@
-"""What a reader answers to a case."""
+"""Hold a reader's answer to a case; check one that comes from outside."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Answer:
 
     @property
     def ranked(self) -> bool:
-        """Whether all options have a place."""
+        """Return true if all options have a place."""
         return None not in self.places
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing; a remark never is."""
+        """Return true if all options are placed and judged for sufficiency, remark or none."""
         return self.ranked and self.sufficient is not None
 
     def to_json(self) -> str:
@@ -76,7 +76,7 @@ class Answer:
 
 
 def in_words(places: tuple[int | None, ...]) -> str:
-    """How places are counted: ties share the better place.
+    """Put places into words as they are counted: ties share the better place.
 
     >>> in_words((1, 2, 1, None))
     '1st: A and C (tied); 3rd: B; not placed: D'

@@ -1,4 +1,4 @@
-"""Where a study's answers are kept: one SQLite file in its folder, or a schema of PostgreSQL.
+"""Keep a study's answers in one SQLite file in its folder, or in a schema of PostgreSQL.
 
 Everything that the two do differently is here; `database` is written once for both.
 """
@@ -64,10 +64,10 @@ class Place(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it; holds no password."""
+        """Return the name that messages use; it holds no password."""
 
     def exists(self) -> bool:
-        """Whether there is anything to open."""
+        """Return true unless the database is known to be missing."""
 
     def engine(self, connections: int, *, write: bool) -> Engine:
         """Connections, each used by one thread at a time; those that write take turns."""
@@ -91,7 +91,7 @@ class Place(Protocol):
         """Take away what `make_room` made."""
 
     def bytes_of(self, column: Column[str]) -> ColumnElement[int]:
-        """How many bytes a text has."""
+        """Return the SQL expression for the length of a text in bytes."""
 
     def turn(self) -> AbstractContextManager[Any]:
         """Wait for the turn of this process, where the database itself does not see to that."""
@@ -118,11 +118,11 @@ class SQLiteFile:
 
     @property
     def name(self) -> str:
-        """Where the file is."""
+        """Return the path of the file."""
         return str(self.path)
 
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """Return true if the file is there."""
         return self.path.is_file()
 
     def engine(self, connections: int, *, write: bool) -> Engine:
@@ -410,7 +410,7 @@ def _begin_with(engine: Engine, statement: str) -> None:
 
 
 def database_url(text: str) -> URL:
-    """What was given as ``--database``, checked; psycopg is the driver."""
+    """Read the address given as ``--database``, checked, and name psycopg as its driver."""
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):

@@ -35,7 +35,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def _share(self) -> float:
-        """How much of what is let in there is: of all connections, or of this address's."""
+        """Return how full the server is, of all connections or of this address's; 1 is full."""
         everybody = len(self.connections) / MOST
         if not self.client or self._is_proxy(self.client[0]):
             return everybody
@@ -47,7 +47,7 @@ class Connection(H11Protocol):
         return any(ip_address(address) in ip_network(proxy) for proxy in named)
 
     def _is_neighbour(self, other: object) -> bool:
-        """Whether another connection, or this one, comes from the same address."""
+        """Return true if another connection, or this one, comes from the same address."""
         if not isinstance(other, Connection) or not other.client or not self.client:
             return False
         return other.client[0] == self.client[0]

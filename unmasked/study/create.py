@@ -43,7 +43,7 @@ _TIME = 946_684_800  # all files carry the same date, 2000-01-01: when one was m
 
 @dataclass(frozen=True)
 class Wording:
-    """What readers are told and asked."""
+    """Title, question and instructions that readers are shown."""
 
     title: str = "Which explanation would you rather have?"
     question: str = (
@@ -176,7 +176,7 @@ def _draw(cases: Sequence[SourceCase], number: int | None, seed: int) -> list[So
 
 
 class _Plan:
-    """Who sees what in which order, and the pictures for it."""
+    """Plan of a study: each reader's order of cases and options, and the pictures for it."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class _Plan:
         return study, (tokens, secrets.token_urlsafe(32))
 
     def key(self) -> dict[str, Any]:
-        """Which option is which method, for each reader and case."""
+        """Return the key: the method behind each option, for each reader and case."""
         return {
             "format": FORMAT,
             "seed": self.seed,

@@ -8,7 +8,7 @@ Links are stored as SHA-256 of their secret, which has 256 random bits.
 
 Reads take a connection from a queue, in whichever thread asks; everything that is written goes
 through one thread (`writer`). No connection is ever used, or closed, by a thread while another one
-has it. `places` has what differs between SQLite and PostgreSQL.
+has it. `backends` has what differs between SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Link:
-    """Whose link it is: a reader's number, from 0, or None for the owner's."""
+    """A link that works; ``reader`` is its reader's number, from 0, or None for the owner's."""
 
     reader: int | None
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a reader is."""
+    """A reader's progress: the answers so far, and whether they can still change."""
 
     reader: int
     over: bool
@@ -226,7 +226,7 @@ class Database:
         return self._writer.submit(work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """The same, waited for."""
+        """Run work in a transaction; return its result once that is on the disk."""
         return self.submit(work).result()
 
     # ------------------------------------------------------------------ links
@@ -245,12 +245,12 @@ class Database:
         self.write(renew)
 
     def link(self, secret: str) -> Link | None:
-        """Whose link this is; None if nobody's, or revoked."""
+        """Look up the link with this secret; None if there is none, or it was revoked."""
         with self.reading() as connection:
             return _link(connection, secret)
 
     def standing(self, secret: str) -> Standing | None:
-        """How far the reader is whose link this is; None if it is nobody's, or the owner's."""
+        """Read the progress of the reader with this link; None if it is no reader's."""
         with self.reading() as connection:
             link = _link(connection, secret)
             if link is None or link.reader is None:
@@ -259,7 +259,7 @@ class Database:
             return Standing(link.reader, over, answers)
 
     def has_link(self, reader: int | None) -> bool:
-        """Whether a reader has a link that works."""
+        """Return true if a reader, or the owner, has a link that works."""
         with self.reading() as connection:
             rows = connection.execute(select(_links.c.reader).where(_links.c.revoked.is_(None)))
             return reader in {row.reader for row in rows}
@@ -297,7 +297,7 @@ class Database:
     def save_answer(
         self, reader: int, case: str, content: dict[str, Any], *, base: int, change: str
     ) -> Version:
-        """The same, waited for."""
+        """Append an answer on top of version ``base``, and wait until it is on the disk."""
         return self.submit_answer(reader, case, content, base=base, change=change).result()
 
     def finish(self, reader: int) -> None:
@@ -319,12 +319,12 @@ class Database:
         self.write(close)
 
     def closed(self) -> bool:
-        """Whether the owner has ended the study."""
+        """Return true if the owner has ended the study."""
         with self.reading() as connection:
             return _over(connection, None)
 
     def over(self, reader: int) -> bool:
-        """Whether a reader has finished, or the study is closed."""
+        """Return true if a reader has finished, or the study is closed."""
         with self.reading() as connection:
             return _over(connection, reader)
 
@@ -419,7 +419,7 @@ def _answers(connection: Connection, reader: int) -> dict[str, Version]:
 
 
 def _ended(reader: int | None) -> Exists:
-    """Whether the study was closed, or a reader has finished."""
+    """Return the SQL condition that the study was closed, or that a reader has finished."""
     other = _records.alias()  # of its own: it stands in questions about the same table
     ends = other.c.kind == "close"
     if reader is not None:
@@ -432,7 +432,7 @@ def _over(connection: Connection, reader: int | None) -> bool:
 
 
 def link_hash(secret: str) -> str:
-    """What is stored of a link."""
+    """Return the SHA-256 of a link's secret, which is stored in place of the secret."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

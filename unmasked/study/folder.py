@@ -221,7 +221,7 @@ class Study:
         return self.folder / ANSWERS
 
     def where(self, database: str | None) -> Path | URL:
-        """Where answers are kept; ``database`` is the address of PostgreSQL that was given."""
+        """Return the place of the answers: the folder's file, or the PostgreSQL of ``database``."""
         if self.in_postgres and database is None:
             raise InputError(
                 f"the answers of {self.folder} are in a PostgreSQL database; give its address with "

@@ -82,7 +82,7 @@ class Visit:
 
     @property
     def root(self) -> str:
-        """Where this reader's pages begin."""
+        """Return the path at which this reader's pages begin."""
         return f"/r/{self.secret}"
 
     def status(self, case: ReaderCase) -> str:
@@ -94,7 +94,7 @@ class Visit:
 
     @property
     def done(self) -> int:
-        """How many cases are complete."""
+        """Return the number of cases that are complete."""
         return sum(self.status(case) == "complete" for case in self.reader.cases)
 
     @property
@@ -185,7 +185,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of what is let through."""
+    """Limits on the size and the number of requests that are let through."""
 
     body: int = 16_384
     """Bytes of a request's content, and of its head."""
@@ -215,7 +215,7 @@ class Buckets:
     _lock: Lock = field(default_factory=Lock)
 
     def take(self, address: str) -> bool:
-        """Whether one more is let through."""
+        """Take a token from the bucket of an address; return false where none is left."""
         with self._lock:
             moment = self.clock()
             level, before = self._levels.pop(address, (self.burst, moment))
@@ -319,13 +319,13 @@ class Guard:
 
 
 def form_token(secret: str) -> str:
-    """What a page must send back with every change. It follows from the link's secret, which other
-    sites do not know, so pages stay valid when the server starts anew."""
+    """Return the token that a page must send back with every change. It follows from the link's
+    secret, which other sites do not know, so pages stay valid when the server starts anew."""
     return hmac.digest(secret.encode("utf-8", "replace"), b"form", "sha256").hex()
 
 
 def same_origin(headers: Headers) -> bool:
-    """Whether a request that changes something comes from a page of this server."""
+    """Return true if the headers of a change say that it comes from a page of this server."""
     if headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
     origin = headers.get("origin")
@@ -333,7 +333,7 @@ def same_origin(headers: Headers) -> bool:
 
 
 def address(scope: Scope) -> str:
-    """Who asks."""
+    """Return the address of the client, IPv4 in its own form; empty where none is known."""
     client = scope.get("client")
     return client[0].removeprefix("::ffff:") if client else ""
 
@@ -344,7 +344,7 @@ def _name(host: str) -> str:
 
 
 def _is_address(name: str) -> bool:
-    """Whether a host is a number: no name, so no foreign name that was made to point here."""
+    """Return true if a host is a number: no name, so no foreign name made to point here."""
     try:
         ip_address(name.strip("[]"))
     except ValueError:

@@ -109,7 +109,7 @@ def read_mask(path: Path, size: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def is_graded(path: Path) -> bool:
-    """Whether a mask file has more than two values, as a heat map has, or a JPEG of a mask."""
+    """Return true if a mask file has more than two values, as a heat map or a mask in JPEG has."""
     values = _decoded(path, "mask")
     light = values if values.ndim == 2 else values[..., :3].max(2)
     return len(np.unique(light)) > 2

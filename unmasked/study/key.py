@@ -14,7 +14,7 @@ from unmasked.study.folder import Study, sha256
 
 
 def key_path(folder: Path) -> Path:
-    """Where `study create` puts the key of a study by default: beside the folder."""
+    """Return the path at which `study create` keeps a key by default: beside the study's folder."""
     folder = folder.resolve()
     return folder.with_name(folder.name + ".key.json")
 

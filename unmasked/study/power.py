@@ -46,7 +46,7 @@ _AT_ONCE = 2_000_000  # numbers
 
 @dataclass(frozen=True)
 class Design:
-    """What is supposed about methods and readers."""
+    """Assumptions about methods and readers, and the level of the tests, for simulated studies."""
 
     effect: float
     """The share of cases in which a reader puts the best method above a given other one."""
@@ -86,7 +86,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Power:
-    """How often a study of this size succeeds."""
+    """Share of simulated studies of one size that succeed, and its standard error."""
 
     readers: int
     cases: int
@@ -128,7 +128,7 @@ def with_ties(utility: Floats, threshold: float) -> Floats:
 def power_of(
     design: Design, cases: int, readers: int, *, studies: int = 1000, seed: int = 0
 ) -> Power:
-    """How often a study of this size succeeds, from ``studies`` simulated ones."""
+    """Simulate ``studies`` studies of this size; return the share that succeeds."""
     rng = np.random.default_rng([seed, cases, readers])
     most = max(1, _AT_ONCE // (cases * readers * design.methods))
     succeeded, differ = 0, 0
@@ -145,7 +145,7 @@ def power_of(
 
 
 def first_is_best(means: Floats, level: float) -> NDArray[np.bool_]:
-    """Which studies succeed, of mid-ranks (studies, cases, methods) that are means over readers."""
+    """Mark each study that succeeds, by readers' mean mid-ranks (studies, cases, methods)."""
     pairs = list(itertools.combinations(range(means.shape[-1]), 2))
     with_first = [i for i, (a, _) in enumerate(pairs) if a == 0]
     p = np.stack([signed_rank_p(means[..., a] - means[..., b]) for a, b in pairs], -1)

@@ -88,7 +88,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """The same, naming the next free port where this one is taken."""
+    """Bind a socket to an address, or refuse and name the next free port where this is taken."""
     try:
         return listen(host, port)
     except PortInUse as error:
@@ -100,7 +100,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True)
 class Serving:
-    """What is served and to whom; a process of its own can make the application from it.
+    """Study, database and names to serve, from which each process can make the application.
 
     database : of PostgreSQL; None is the file in the study's folder.
     names : by which the server may be called, beside plain addresses.

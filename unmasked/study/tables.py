@@ -13,7 +13,7 @@ from unmasked.study.statistics import Test
 
 
 def missing_rows(analysis: Analysis) -> list[dict[str, Any]]:
-    """What is missing, for each scope."""
+    """Count the expected answers and the missing ones, for each scope."""
     return [
         {
             "readers": s.name,
@@ -87,7 +87,7 @@ def position_table(analysis: Analysis) -> TableBlock:
 
 
 def missing_table(analysis: Analysis) -> TableBlock:
-    """What is missing."""
+    """Tabulate the expected and the missing answers of each scope."""
     rows = [
         [row["readers"], *(str(row[k]) for k in list(row)[1:])] for row in missing_rows(analysis)
     ]
@@ -125,7 +125,7 @@ def _p(value: float) -> str:
 
 
 def findings(analysis: Analysis) -> list[str]:
-    """What was found, in plain words."""
+    """Sum the analysis up in sentences: best method, tests, agreement, missing answers."""
     scope = analysis.pooled
     text = [
         _best(scope),
@@ -151,7 +151,7 @@ def findings(analysis: Analysis) -> list[str]:
 
 
 def _best(scope: Scope) -> str:
-    """Which method, or methods, readers ranked best, and what it surely beats."""
+    """Name the method, or methods, that readers ranked best, and what it surely beats."""
     ordered = sorted(scope.methods, key=lambda method: method.mean_rank)
     first = ordered[0]
     cases = "1 case" if scope.friedman.blocks == 1 else f"{scope.friedman.blocks} cases"

@@ -127,7 +127,7 @@ class Writer:
 
 
 def _outcome(connection: Connection, job: _Job) -> tuple[Any, Refused | None]:
-    """What came of one piece of work; any failure but a refusal is everybody's."""
+    """Run one piece of work; return its result or its refusal, and let other failures through."""
     try:
         return job.work(connection), None
     except Refused as refusal:

@@ -80,7 +80,7 @@ def let_go(device: torch.device) -> None:
 def in_parts(
     run: Callable[[int, int], Found], rows: int, size: int, device: torch.device
 ) -> tuple[list[Found], int]:
-    """What ``run(start, stop)`` makes of ``size`` rows at a time, and how many went at last.
+    """Call ``run(start, stop)`` on ``size`` rows at a time; return the results and the last size.
 
     Where memory runs out, half as many go at a time, down to one. For what looks at one row at a
     time, so that the result is the same. Without rows it is run once, on none.

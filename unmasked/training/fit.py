@@ -96,7 +96,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be trained, and where, as `fit` was told: ``rows`` to learn from, ``held_out``.
+    """Job of training: what `fit` was told, or a part; ``rows`` to learn from, ``held_out`` rows.
 
     pieces, first_phase, begin, part : see `train`.
     """
@@ -132,7 +132,7 @@ class _Job:
         )
 
     def worlds(self, part: slice) -> _Job:
-        """The same for some of the worlds; rows that all share stay shared."""
+        """Return the job of some of the worlds; rows that all worlds share stay shared."""
 
         def cut(data: list[Data]) -> list[Data]:
             return data if len(data) == 1 else data[part]
@@ -146,7 +146,7 @@ class _Job:
         )
 
     def levels(self, part: slice) -> _Job:
-        """The same for some of the levels, with their explanations."""
+        """Return the job of some of the levels, with the given masks of these levels."""
 
         def cut(data: list[Data]) -> list[Data]:
             return [d if d.masks is None else replace(d, masks=d.masks[part]) for d in data]
@@ -166,7 +166,7 @@ class _Job:
         return some(slice(None, middle)), some(slice(middle, None))
 
     def one_setting(self) -> _Job:
-        """The same for the largest level of one world, on the CPU."""
+        """Return the job of the largest level in the first world, on the CPU."""
         one, cpu = self.worlds(slice(1)), torch.device("cpu")
         return replace(
             one,
@@ -191,7 +191,7 @@ class _Job:
         )
 
     def selectors(self, predictor: Stack) -> _Job:
-        """What is left where the predictor comes trained."""
+        """Return the job that is left once the predictor comes trained: all but the first phase."""
         return replace(
             self,
             path=self.path_with("selectors"),
@@ -201,20 +201,20 @@ class _Job:
 
     @property
     def predictor_alone(self) -> bool:
-        """Whether halves would train the same predictor again, each for its own levels."""
+        """Return True if halves would train one predictor twice, each for its own levels."""
         several = len(self.settings.seeds) == 1 and len(self.settings.levels) > 1
         return several and self.begin + 1 < len(self.method.phases)
 
     def in_halves(self) -> bool:
-        """Whether an earlier try, with less memory, went on in halves."""
+        """Return True if checkpoints say that an earlier try, with less memory, went in halves."""
         return self._has_parts("1") and self.path is not None and not self.path.exists()
 
     def selectors_in_halves(self) -> bool:
-        """Whether an earlier try went on in halves when its predictor was finished."""
+        """Return True if an earlier try finished its predictor and trained selectors in halves."""
         return self._has_parts("selectors")
 
     def _has_parts(self, ending: str) -> bool:
-        """Whether there is a checkpoint with this ending, or of a part of it."""
+        """Return True if a checkpoint with this ending, or of a part of it, exists."""
         if self.path is None:
             return False
         stem, suffix = glob.escape(f"{self.path.stem}-{ending}"), self.path.suffix
@@ -256,7 +256,7 @@ def _fit_after(practice: Method, job: _Job) -> Trained:
 
 
 def _first_phase(start: Mapping[str, Stack]) -> int:
-    """What comes trained may have seen the noise of phase 0."""
+    """Return 1 where trained networks come, which may have seen the noise of phase 0; else 0."""
     return 1 if start else 0
 
 

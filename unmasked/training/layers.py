@@ -27,7 +27,7 @@ Values = dict[str, Tensor]
 
 
 def understood(module: nn.Module) -> bool:
-    """Whether a network is a plain sequence of layers that can be run here.
+    """Return True for a plain sequence of layers, which the passes of this file can run.
 
     A layer that is used twice, hooked or parameterised in another way is not plain.
     """
@@ -48,7 +48,7 @@ def understood(module: nn.Module) -> bool:
 
 
 def _plain(layer: nn.Module) -> bool:
-    """Whether calling it does what its kind does and no more."""
+    """Return True if a layer does what its kind does and no more: no hooks, no other weights."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     own = {name for name, _ in layer.named_parameters(recurse=False)}
     return not any(getattr(layer, name) for name in hooks) and own <= {"weight", "bias"}
@@ -63,7 +63,7 @@ def _usual_activation(layer: nn.Module) -> bool:
 
 
 class Layout:
-    """Where the parameters of one network lie in a row of a flat tensor, each well aligned."""
+    """Places of one network's parameters in a row of a flat tensor, each well aligned."""
 
     def __init__(self, shapes: dict[str, torch.Size]) -> None:
         self.places: dict[str, tuple[int, int, torch.Size]] = {}
@@ -108,7 +108,7 @@ class Pool:
         self._free.clear()
 
     def give(self, tensor: Tensor) -> None:
-        """What nobody reads any more."""
+        """Put memory that nobody reads any more back into the pool; on the CPU only."""
         if tensor.device.type == "cpu" and tensor.is_contiguous():
             self._free.setdefault((tensor.shape, tensor.dtype), []).append(tensor)
 
@@ -195,7 +195,7 @@ def _train_norm(layer: nn.BatchNorm1d, own: Values, x: Tensor) -> Tensor:
 
 
 class Parts(NamedTuple):
-    """What the hand-written passes need beside x and the flat weights.
+    """Inputs that the hand-written passes need beside x and the flat weights.
 
     values : the parameters (views of the flat weights) and buffers by name; without the leading
         axis where there is one network.
@@ -215,8 +215,7 @@ class Parts(NamedTuple):
         return Folded(self.values[f"{name}.weight"], self.values.get(f"{name}.bias"))
 
     def normalised(self, i: int) -> bool:
-        """Whether layer i is a linear one before a BatchNorm in training, which takes its bias
-        out again."""
+        """Return True if a BatchNorm in training follows linear layer i: it takes the bias out."""
         return (
             self.ready is None
             and i + 1 < len(self.layers)
@@ -237,14 +236,14 @@ def run(flat: Tensor, x: Tensor, parts: Parts) -> Tensor:
 
 
 def without_axis(values: Values) -> Values:
-    """The same without the leading axis where there is one network."""
+    """Drop the leading axis of each value where it counts a single network."""
     return {
         name: value.squeeze(0) if value.shape[0] == 1 else value for name, value in values.items()
     }
 
 
 class _Norm(NamedTuple):
-    """What a BatchNorm's backward pass needs."""
+    """Input, mean and inverse deviation that a BatchNorm's backward pass needs."""
 
     x: Tensor
     mean: Tensor

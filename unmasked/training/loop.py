@@ -39,7 +39,7 @@ _SAVING_SHARE = 20  # a checkpoint that takes t seconds is written every 20 t at
 
 @dataclass
 class _State:
-    """How far a run is; together with the stacks, all that a checkpoint holds."""
+    """Phase, epoch, history and seconds that a run has come to, as a checkpoint keeps them."""
 
     phase: int = 0
     epoch: int = 0
@@ -116,7 +116,7 @@ class _Run:
         )
 
     def _compiles(self) -> bool:
-        """Whether compiling the losses pays: what it saves over the run against what it costs."""
+        """Return True where compiling the losses pays: on CUDA, in a run with enough work."""
         program = self.program
         work = self._epochs() * self._steps * self._batch * len(program.slots(self.trains))
         convolves = any(stack.mode == "each" for stack in program.stacks.values())
@@ -134,7 +134,7 @@ class _Run:
 
     @property
     def _judged(self) -> list[str]:
-        """What a score belongs to: also a frozen predictor, which leaves the stack row by row."""
+        """Name what a score judges: also a frozen predictor, which leaves the stack row by row."""
         return sorted({"predictor", *self.trains} & {"predictor", "selector"})
 
     def run(
@@ -249,7 +249,7 @@ class _Run:
         return mean
 
     def _active(self, slots: Tensor) -> dict[str, Tensor | None]:
-        """Which networks still move, for each stack; None where none can stop."""
+        """Mark the networks of each stack in training that still move; None where none can stop."""
         if self.training.patience is None:
             return dict.fromkeys(self.optimisers)
         active = self.keeper.active[slots]
@@ -260,7 +260,7 @@ class _Run:
         }
 
     def _validates(self, interrupt: Interrupt) -> bool:
-        """Whether this epoch ends with a validation."""
+        """Return True if this epoch is due for validation, is the last, or was told to stop."""
         epoch, every = self.state.epoch + 1, self.training.validate_every
         return interrupt.asked or epoch % every == 0 or epoch == self._epochs()
 
@@ -294,7 +294,7 @@ class _Run:
 
     @property
     def _waiting(self) -> bool:
-        """Whether the selector still waits for its predictor at the end of this epoch."""
+        """Return True if the selector still waits for its predictor at the end of this epoch."""
         selector = self.optimisers.get("selector")
         late = 0 if selector is None else selector.late(self._epochs() * self._steps)
         return (self.state.epoch + 1) * self._steps <= late

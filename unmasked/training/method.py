@@ -57,7 +57,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the masks come from that a learner learns from.
+    """Origin of the masks that a learner learns from.
 
     A source that is the same for every setting of a seed (``shared``) makes one network for all
     of them; otherwise each setting has a network of its own.
@@ -137,7 +137,7 @@ class Selector:
 
 @dataclass(frozen=True)
 class Method:
-    """What is trained: learners by name (one is "predictor") and a selector, or none.
+    """Recipe of what is trained: learners by name (one is "predictor") and a selector, or none.
 
     predictor_first : finish and freeze the predictor before the selector starts ("STEP");
         otherwise all networks move in every step (Algorithm 1 of the paper). A predictor that is
@@ -169,7 +169,7 @@ class Method:
 
     @property
     def practice(self) -> Method | None:
-        """What a predictor that will meet exchanged masks learns before them, where it is to."""
+        """Return the method of a predictor on random masks before exchanged ones; None without."""
         own = self.learners["predictor"]
         if not self.predictor_first or not isinstance(own.source, Exchanged):
             return None
@@ -187,16 +187,16 @@ class Method:
 
     @property
     def exchanges(self) -> bool:
-        """Whether masks go from row to row of a batch."""
+        """Return True if a learner is shown rows by masks drawn for other rows of the batch."""
         return any(isinstance(own.source, Exchanged) for own in self.learners.values())
 
     @property
     def joint(self) -> bool:
-        """Whether the predictor learns from the selector's own masks."""
+        """Return True if the predictor learns from the selector's own masks."""
         return isinstance(self.learners["predictor"].source, Selected)
 
     def shared(self, name: str) -> bool:
-        """Whether one network of this name serves all settings of a world."""
+        """Return True if one learner of this name serves all settings of a world."""
         return name in self.learners and self.learners[name].source.shared
 
 
@@ -239,7 +239,7 @@ class Settings:
 
 
 def takes_given_masks(method: Method) -> bool:
-    """Whether a learner's masks come with the rows."""
+    """Return True if a learner learns from masks that come with the rows."""
     return any(isinstance(own.source, Given) for own in method.learners.values())
 
 

@@ -52,7 +52,7 @@ def _block(number: int, largest: int) -> tuple[int, int, int]:
 
 
 def _together(draws: int) -> list[tuple[int, int]]:
-    """Which draws come from one generator: making one costs more than a small draw.
+    """Group the draws that share a generator, whose making costs more than a small draw.
 
     >>> _together(3), _together(100)[14:]
     ([(0, 1), (1, 2), (2, 3)], [(14, 15), (15, 16), (16, 80), (80, 100)])

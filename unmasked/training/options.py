@@ -1,4 +1,4 @@
-"""How to train: one small set of options, and what "auto" turns into for given rows."""
+"""Hold the options of training, and fill in epochs and batch size for given rows."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Program:
         return self._levels[key]
 
     def per_setting(self, trains: frozenset[str]) -> bool:
-        """Whether what moves is judged setting by setting; else world by world."""
+        """Return True if what moves is judged setting by setting, False if world by world."""
         return any(not self.method.shared(name) for name in trains)
 
     def slots(self, trains: frozenset[str]) -> Tensor:
@@ -323,7 +323,7 @@ class Program:
         return logits.reshape(worlds, settings, rows, -1)
 
     def _mask(self, x: Tensor, mask: Tensor) -> Tensor:
-        """What is shown of x (W, B, C) by masks (W, …, B, F) -> (W, …, B, width).
+        """Apply the masker to x (W, B, C) under masks (W, …, B, F) -> (W, …, B, width).
 
         A masker looks at one row at a time, so settings and draws are more rows to it.
         """
@@ -385,12 +385,12 @@ class Program:
 
     @property
     def judged_by(self) -> str:
-        """What a checkpoint says where fewer pairs judge than did in earlier versions."""
+        """Say for the checkpoint how many pairs judge, where earlier versions had more of them."""
         pairs, usual = self._validation_pairs(), max(self.valid.rows, _VALIDATION_MASKS)
         return "" if pairs == usual else f"{pairs} pairs "
 
     def _validation_pairs(self) -> int:
-        """How many (row, mask) pairs judge a predictor.
+        """Return the number of (row, mask) pairs that judge a predictor.
 
         Of a few pictures to learn from, thousands to judge by would take most of the time.
         """
@@ -432,7 +432,7 @@ class Program:
         return total
 
     def _validation_noise(self, rows: int, width: int) -> Tensor:
-        """The same all through training: (W, 1, rows, width)."""
+        """Draw the noise of validation masks once for all of training: (W, 1, rows, width)."""
         key = (tuple(self.seeds), rows, width)
         if getattr(self, "_validation_key", None) != key:
             self._validation_key = key
@@ -446,16 +446,16 @@ class Program:
 
     @property
     def needs_whole_batches(self) -> bool:
-        """Whether a batch cannot be cut up: BatchNorm, or masks that go from row to row."""
+        """Return True if a batch cannot be cut up: BatchNorm, or masks that go from row to row."""
         return self.method.exchanges or any(map(_looks_at_batches, self.stacks.values()))
 
     @property
     def random_layers(self) -> bool:
-        """Whether a network may hold layers that draw (dropout): then it runs one at a time."""
+        """Return True if a network may hold layers that draw (dropout), so runs one at a time."""
         return any(stack.mode == "random" for stack in self.stacks.values())
 
 
 def _looks_at_batches(stack: Stack) -> bool:
-    """Whether what a network says of a row depends on the others of its batch."""
+    """Return True if a network has BatchNorm: a row's result depends on others of its batch."""
     norms = nn.modules.batchnorm._BatchNorm
     return any(isinstance(module, norms) for module in stack.template.modules())

@@ -18,7 +18,7 @@ _BETWEEN_LINES = 60.0  # seconds
 
 
 def watched(show: Show) -> bool:
-    """Whether to show a bar: as asked, or where somebody watches."""
+    """Decide whether to show a bar: as asked, or for "auto" in a terminal or a notebook."""
     if show == "auto":
         return sys.stderr.isatty() or "ipykernel" in sys.modules
     return show is True

@@ -41,7 +41,7 @@ class Stored:
         return torch.from_numpy(self.rows[rows])
 
     def numpy(self) -> StoredRows:
-        """What ``Tensor.numpy`` is to a tensor: the rows, still on disk."""
+        """Return the rows, still on disk, where ``Tensor.numpy`` returns an array."""
         return self.rows
 
     @property
@@ -60,7 +60,7 @@ Reader = Callable[[Tensor], Tensor]
 
 
 def reader(stored: Stored, device: torch.device, dtype: torch.dtype) -> Reader:
-    """How batches come to a device."""
+    """Return the reader of batches: from the disk for the CPU, else from the device's memory."""
     if device.type == "cpu":
         return FromDisk(stored.rows, dtype)
     _check_room(stored.rows, device)
@@ -124,7 +124,7 @@ def _check_room(rows: StoredRows, device: torch.device) -> None:
 
 
 class Batch(NamedTuple):
-    """What one step sees: x (W, B, C), target (W, B, K), masks (W, S, B, F) where they are given,
+    """Inputs of one step: x (W, B, C), target (W, B, K), masks (W, S, B, F) where they are given,
     and noise by the name of the network that it is for."""
 
     x: Tensor
@@ -171,7 +171,7 @@ class Rows:
 
     @property
     def explanations(self) -> int:
-        """How many explanations came with the rows."""
+        """Count the explanations, sets of given masks, that came with the rows."""
         return 0 if self.masks is None else self.masks.shape[1]
 
     def tensors(self) -> list[Tensor]:
@@ -197,7 +197,7 @@ class Rows:
     def _read(
         self, worlds: list[int], settings: list[int], rows: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The same of stored rows."""
+        """Read x of ``rows``, (W, B) or (B,), from stored rows; return it with target and masks."""
         index = rows.expand(len(worlds), rows.shape[-1])
         which = self._tensor([0 if self.shared else world for world in worlds]).unsqueeze(1)
         if self.shared and rows.dim() == 1:  # what is the same for all worlds is read once

@@ -83,7 +83,7 @@ class Stack:
         return self.flat.shape[0]
 
     def weights(self, *, learn: bool = False) -> Weights:
-        """What `forward` takes: views of ``flat``; leaves that take gradients if asked.
+        """Return the weights that `forward` takes: views of ``flat``, with gradients if asked.
 
         A plain sequence takes the flat tensor as it is, other modules each parameter by name.
         """
@@ -182,7 +182,7 @@ class Stack:
         return result.to(x.dtype)
 
     def _maps(self, x: Tensor) -> bool:
-        """Whether ``torch.vmap`` can run this architecture in training; tried, not guessed."""
+        """Return True if ``torch.vmap`` can run this architecture in training: it is tried."""
         views = self.layout.views(self.flat)
         twice = {name: torch.cat([v[:1], v[:1]]) for name, v in views.items()}
         buffers = {name: torch.cat([v[:1], v[:1]]) for name, v in self.buffers.items()}

@@ -47,7 +47,7 @@ class Optimiser:
         self.mean, self.square = torch.zeros_like(flat), torch.zeros_like(flat)
 
     def late(self, steps: int) -> int:
-        """How many of the steps this stack waits."""
+        """Return the number of ``steps`` that this stack waits before it moves."""
         return int(self.delay * steps)
 
     def set_pace(self, step: int, steps: int) -> None:

@@ -95,9 +95,9 @@ class Trained:
         return self._modules("selector")
 
     def best_restarts(self, restarts: int, levels: int) -> NDArray[np.int64]:
-        """Which setting to keep of those that differ in their restart alone: (worlds, levels).
+        """Choose the best-scored of settings that differ in their restart alone: (worlds, levels).
 
-        The one with the best score. Settings lie as worlds × restarts × levels.
+        Settings lie as worlds × restarts × levels.
         """
         scores = np.array(self.scores).reshape(-1, restarts, levels)
         number = np.arange(scores.size).reshape(scores.shape)
@@ -109,7 +109,7 @@ class Trained:
         return [] if stack is None else [stack.module(i) for i in range(stack.count)]
 
     def after(self, first: Trained) -> Trained:
-        """The same with the history and the time of what was trained before it."""
+        """Return this result with the history and the seconds of ``first`` put before its own."""
         history = [*first.history, *self.history]
         return replace(self, history=history, seconds=first.seconds + self.seconds)
 

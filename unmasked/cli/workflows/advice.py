@@ -27,7 +27,7 @@ _MUCH = 0.25  # of what is shown is worth: useless features always cost a little
 
 
 def savable() -> str:
-    """What `EvalX` may pick from, said before training: boosted trees are saved by skops."""
+    """Return what `EvalX` may pick: "auto", or with a warning "network" where skops is missing."""
     if has_skops():
         return "auto"
     warnings.warn(
@@ -41,7 +41,7 @@ def savable() -> str:
 
 
 def doubts(predictions: Predictions, classes: NDArray[Any], learned: Any, target: str) -> list[str]:
-    """What must be read before any figure: an EVAL-X that can judge nobody. None where it can.
+    """Say before any figure that EVAL-X can judge nobody, and why. Nothing where it can.
 
     learned : the labels that it learned from, of these classes, whose shares it should beat.
     """
@@ -133,7 +133,7 @@ _RESTARTS = 3
 
 
 def sets_results(explanation: Explanation) -> dict[str, Any]:
-    """How many different sets of features are shown and the commonest, for ``results.json``."""
+    """Count the different sets of features shown and list the commonest, for ``results.json``."""
     sets = explanation.feature_sets()
     commonest = sets.head(_MOST_SETS).assign(features=sets["features"].map(list))
     return {
@@ -143,7 +143,7 @@ def sets_results(explanation: Explanation) -> dict[str, Any]:
 
 
 def sets_sentences(explanation: Explanation, rows: str) -> list[str]:
-    """Whether rows are told apart. ``rows`` is what one of them is, such as "test row"."""
+    """Say whether rows are told apart. ``rows`` is what one of them is, such as "test row"."""
     masks, names = explanation.masks, explanation.feature_names
     if len(masks) < 2 or not masks.any():
         return []
@@ -163,7 +163,7 @@ def sets_sentences(explanation: Explanation, rows: str) -> list[str]:
 
 
 def interchangeable_sentences(explainer: RealX) -> list[str]:
-    """Which features could be shown in the place of others, as held-out rows say."""
+    """Say which features could be shown in the place of others, by held-out rows."""
     found = list(explainer.interchangeable_.items())
     if not found:
         return []
@@ -195,7 +195,7 @@ def edge_sentences(explainer: RealX, explanation: Explanation) -> list[str]:
 
 
 def advice(explanation: Explanation, scores: Scores, explainer: RealX, target: str) -> list[str]:
-    """What to try next, depending on what was seen; nothing where nothing is amiss."""
+    """Advise what to try next, depending on what was seen; nothing where nothing is amiss."""
     if scores.over_random["eloglik"].low > 0:
         steps = _for_one_set(explanation, explainer)
         return [*_said(steps), *_about_leaks(explanation, scores, target)]
@@ -203,7 +203,7 @@ def advice(explanation: Explanation, scores: Scores, explainer: RealX, target: s
 
 
 def advice_for_new_rows(scores: Scores, explainer: RealX, price: float) -> list[str]:
-    """The same for a model that is trained: other prices of it, or other rows to learn from."""
+    """Advise another λ or training anew where selections of new rows do not surely beat random."""
     if scores.over_random["eloglik"].low > 0:
         return []
     others = [f"{s.level:g}" for s in explainer.settings_ if s.level != price]

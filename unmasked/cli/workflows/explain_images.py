@@ -92,7 +92,7 @@ _KEPT = re.compile(r"pictures-\d+-[0-9a-f]{16}\.(npy|json|lock|part|part\.json)(
 
 @dataclass(frozen=True)
 class Reading:
-    """How pictures and labels are read; see `find_pictures`.
+    """Options for reading pictures and labels; see `find_pictures`.
 
     fit : None is "pad", beside a saved model what the model's pictures were read with.
     """
@@ -130,7 +130,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class ImagesResult:
-    """What was found and where it lies; ``results`` is the content of ``results.json``."""
+    """Findings on pictures and their folder; ``results`` is the content of ``results.json``."""
 
     results: dict[str, Any]
     summary: list[str]

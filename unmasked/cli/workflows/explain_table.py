@@ -108,7 +108,7 @@ _WRITES = (*_TABLES, "selections.png", "path.png", "report.html", "results.json"
 
 @dataclass(frozen=True)
 class TableResult:
-    """What was found and where it lies; ``results`` is the content of ``results.json``."""
+    """Findings on a table and their folder; ``results`` is the content of ``results.json``."""
 
     results: dict[str, Any]
     summary: list[str]
@@ -343,14 +343,14 @@ def _check_apart(path: Path, folder: Path) -> None:
 
 
 def _trust(explainer: RealX, explanation: Explanation, X: pd.DataFrame) -> pd.DataFrame:
-    """How usual each row is; NaN where an older program saved the model."""
+    """Return a table of each row's familiarity; NaN where an older program saved the model."""
     known = explainer.reach_ is not None
     familiarity = explainer.familiarity(X) if known else np.full(len(X), np.nan)
     return pd.DataFrame({"familiarity": familiarity}, index=explanation.index)
 
 
 def _about_search(explainer: RealX) -> dict[str, Any]:
-    """What ``results.json`` says of a search."""
+    """Return what ``results.json`` says of a search; nothing where none was made."""
     if explainer.choice_ is None:
         return {}
     rounds = [asdict(own) for own in explainer.rounds_]
@@ -386,7 +386,7 @@ def _write_explanation(
 
 
 def _earlier_names(folder: Path) -> list[str]:
-    """What an earlier version wrote of its masks under another name, and nobody else."""
+    """Name the file that held the chances in earlier versions, if it is here and surely ours."""
     try:
         same = _first_line(folder / _EARLIER_CHANCES) == _first_line(folder / "masks.csv")
     except (OSError, ValueError):
@@ -437,7 +437,7 @@ def _rows(
 
 
 def _about_rows(split: TableSplit, roles: Roles) -> list[str]:
-    """How the rows were divided where that was asked for, and whether a class is rare."""
+    """Say how the rows were divided if that was asked for, and whether rows or a class are few."""
     found = []
     if roles.group is not None:
         found.append(f"Rows with the same {roles.group} are in one part, train or test.")
@@ -459,7 +459,7 @@ def _about_rows(split: TableSplit, roles: Roles) -> list[str]:
 
 
 def _summary(explanation: Explanation, scores: Scores, target: str, explainer: RealX) -> list[str]:
-    """What was found, in plain words."""
+    """Say what was found, in plain words: what is shown, what it predicts, and what to try next."""
     sizes, features = explanation.sizes, explanation.masks.shape[1]
     everything = scores.rows["everything"]["eacc"].value
     random = scores.rows["random"]["eacc"].value
@@ -550,7 +550,7 @@ def _rows_section(
 
 
 def _sets_section(explanation: Explanation, title: str, pictures: list[tuple[str, str]]) -> Section:
-    """How often each feature is shown, and the commonest sets of them."""
+    """Build the report's section on what is shown: the commonest sets of features, and pictures."""
     sets = sets_results(explanation)
     rows = [
         [names_text(found["features"]), f"{found['rows']:,}", f"{found['share']:.0%}"]

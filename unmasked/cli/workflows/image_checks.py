@@ -59,7 +59,7 @@ def check_no_columns(**named: str | None) -> None:
 
 
 def check_apart(folder: Path, out: Path, labels: Path | None, cache: Path | None) -> None:
-    """What is written must not become pictures of the folder, nor replace them or their labels."""
+    """Refuse results that become pictures of the folder, or that replace them or their labels."""
     if labels is not None and _within_results(labels, out, WRITES):
         raise OutputError(
             f"the labels {labels} lie where results are written to; copy them elsewhere, or choose "
@@ -167,7 +167,7 @@ def networks(name: str, size: int, superpixels: int, *, gpu: bool = False) -> Ne
 
 
 def default_training(rows: int, epochs: int | None, parts: Networks, size: int) -> Training:
-    """How the explainer is trained: pictures are moved a little each time.
+    """Return the explainer's training options; pictures are moved a little each time.
 
     ``epochs`` are the selector's passes where the user says how many.
 

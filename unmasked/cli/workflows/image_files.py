@@ -1,4 +1,4 @@
-"""What ``explain-images`` writes: overlays, masks, a table, material for a study, a gallery."""
+"""Write the files of ``explain-images``: overlays, masks, a table, study material, a gallery."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _heading(label: str | None) -> str:
 
 
 def _in_turn(order: NDArray[np.int64], labels: list[str] | None) -> list[int]:
-    """The same positions, one of each class in turn."""
+    """Reorder positions so that classes take turns; without labels leave them as they are."""
     positions: list[int] = order.tolist()
     if labels is None:
         return positions

@@ -35,7 +35,7 @@ _DIGITS = 16  # of a digest: among a million pictures two meet with a chance of 
 
 @dataclass(frozen=True)
 class PictureNotes:
-    """What is kept beside a model of pictures.
+    """Notes beside a model of pictures: how these were made square, and which it learned from.
 
     learned : digests of the pictures that it was trained and validated with; None where an older
         program saved it. unsaid : remarks on what it does not say.
@@ -46,7 +46,7 @@ class PictureNotes:
     unsaid: list[str]
 
     def seen(self, images: StoredImages) -> NDArray[np.bool_]:
-        """Which pictures the model learned from, (pictures,); none where that is not known."""
+        """Mark the pictures the model learned from, (pictures,); none where that is not known."""
         if self.learned is None:
             return np.zeros(len(images), dtype=bool)
         return np.array([own in self.learned for own in digests(images)])
@@ -58,7 +58,7 @@ def write_notes(model: Path, fit: Fit, superpixels: int, learned: StoredImages) 
 
 
 def read_notes(model: Path, asked: Fit | None) -> PictureNotes:
-    """What a model says about its pictures; ``asked`` is how new ones are to be made square."""
+    """Read what a model says of its pictures; ``asked`` is how new ones are to be made square."""
     path = model / _FILE
     if not path.is_file():
         taken = DEFAULT_FIT if asked is None else asked
@@ -131,7 +131,7 @@ def remarks_on(pictures: PictureFolder, group: str | None) -> list[str]:
 
 
 def class_sentences(labels: NDArray[np.str_] | None) -> list[str]:
-    """How many pictures each class has, and which of them are one number written in two ways."""
+    """Say how many pictures each class has, and which classes may be one written in two ways."""
     if labels is None:
         return []
     counts = Counter(sorted(map(str, labels))).most_common()
@@ -202,7 +202,7 @@ def shape_sentences(labels: NDArray[np.str_], sizes: NDArray[np.int64]) -> list[
 
 
 def _guessed(own: NDArray[np.int64], shapes: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether most other pictures of the same shape are of a picture's class, (pictures,)."""
+    """Mark the pictures of whose class most others of their shape are, (pictures,) bool."""
     _, shape = np.unique(shapes, axis=0, return_inverse=True)
     overall = np.bincount(own)
     counts = np.zeros((shape.max() + 1, len(overall)), np.int64)
@@ -227,7 +227,7 @@ def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
 def summary_of(
     explanation: Explanation, scores: Scores, explainer: RealX, verdict: str
 ) -> list[str]:
-    """What was found, in plain words."""
+    """Say what was found, in plain words: what is shown, what it tells, what each price buys."""
     features = explanation.masks.shape[1]
     rows = scores.rows
     blind = blind_sentences(scores, explainer)
@@ -275,7 +275,7 @@ def blind_sentences(scores: Scores, explainer: RealX) -> list[str]:
 
 
 def _blind_evaluator(scores: Scores) -> list[str]:
-    """What shows that EVAL-X learned nothing; the micro AUROC of several classes is no measure.
+    """Say what shows that EVAL-X learned nothing; the micro AUROC of several classes is no measure.
 
     It is above a half for whoever knows how frequent they are.
     """
@@ -292,7 +292,7 @@ def _blind_evaluator(scores: Scores) -> list[str]:
 
 
 def _path(explainer: RealX) -> str:
-    """What each price buys, so that nobody need train again to know."""
+    """Say what each price buys on validation pictures, so that nobody need train again to know."""
     bought = "; ".join(
         f"λ = {one.sparsity:g} shows {one.fraction:.1%} of a picture with "
         f"{one.balanced_accuracy:.3f}"
@@ -312,7 +312,7 @@ def _figures(row: dict[str, Interval]) -> str:
 
 
 def verdict_on(scores: Scores, groups: NDArray[np.str_] | None) -> str:
-    """What may be said of selections, ``groups`` (pictures,) resampled together where given."""
+    """Say whether selections beat random ones, unless pictures or ``groups`` are too few."""
     own = scores.count if groups is None else len(np.unique(groups))
     if own < FEW:
         return (
@@ -322,7 +322,7 @@ def verdict_on(scores: Scores, groups: NDArray[np.str_] | None) -> str:
 
 
 def undecided(scores: Scores | None, verdict: str) -> bool:
-    """Whether these pictures say nothing about the selections, so that the model's own must."""
+    """Return True if these pictures say nothing of the selections, so that the model's own must."""
     return scores is None or verdict.endswith(_TOO_FEW)
 
 
@@ -335,7 +335,7 @@ def summary_of_new(
     *,
     labelled: bool,
 ) -> list[str]:
-    """The same of new pictures; ``labelled`` ones have no scores if the model learned from all."""
+    """Say what was found in new pictures; no scores if all ``labelled`` ones were learned from."""
     rows, features = explanation.masks.shape
     text = [
         f"{rows:,} {'picture' if rows == 1 else 'pictures'} explained at λ = "
@@ -362,7 +362,7 @@ def summary_of_new(
 
 
 def learned_sentences(seen: NDArray[np.bool_], scores: Scores | None, *, known: bool) -> list[str]:
-    """Which of the pictures the model learned from: what is said of those flatters it."""
+    """Say how many of the pictures the model learned from: figures on those would flatter it."""
     if not known:
         return [
             "This model does not say which pictures it learned from: if these are among them, the "

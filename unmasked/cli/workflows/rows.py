@@ -132,7 +132,7 @@ _VALUE_WIDTH, _NAME_WIDTH = 40, 48  # characters
 
 
 def rule_text(predictions: Predictions) -> str:
-    """How the examples were chosen."""
+    """State the rule by which the example rows were chosen."""
     kinds = "the surest"
     if predictions.labels is not None:
         kinds = "the surest that are right, the surest that are wrong"

@@ -1,4 +1,4 @@
-"""What explaining with a saved model is for tables and for pictures alike."""
+"""Share between tables and pictures what explaining with a saved model needs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def tell_of_replacing(out: Path, command: str) -> None:
 
 
 def _described(results: dict[str, Any]) -> str:
-    """What was explained in earlier results, as far as they say it."""
+    """Describe what earlier results explained, as far as they say: table, target, model, price."""
     facts = [f"table {results['table']}"] if "table" in results else []
     facts += [f"target {results['target']}"] if "target" in results else []
     facts += [f"model {results['model']}"] if "model" in results else []

@@ -382,7 +382,7 @@ def _real_or_not(
 def _probabilities(
     model: nn.Module, pairs: _Pairs, rows: Tensor, givers: Tensor, c: float | None
 ) -> Tensor:
-    """What a network says of rows with the givers' masks, (rows, outputs), in parts."""
+    """Return a network's probabilities (rows, outputs) for rows with givers' masks, in parts."""
     with torch.no_grad():
         parts = [
             model(pairs.inputs(rows[start:end], givers[start:end], c)).softmax(1)

@@ -38,7 +38,7 @@ _CHUNK = 4_000_000  # weights held at once
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Encoding:
-    """How much the choice of features says about y beyond the values shown.
+    """Verdict of the encoding test, with what the choice says about y beyond the values shown.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _resampled(
 
 
 def _worth(gains: NDArray[np.float64], clusters: NDArray[np.int64]) -> float:
-    """How many independent rows n neighbouring ones are worth, at most n.
+    """Estimate the number of independent rows that n neighbouring ones are worth, at most n.
 
     n times the variance that the mean would have if rows were independent, over the variance that
     whole clusters give it. Too few clusters cannot tell; then only they themselves count.

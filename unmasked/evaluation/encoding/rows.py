@@ -1,4 +1,4 @@
-"""What the encoding test is given, checked and made numbers; its folds and its shuffles.
+"""Check the encoding test's input and turn it into numbers; draw its folds and its shuffles.
 
 A shuffle gives each row another row's mask. It runs within the rows a model is fitted on, so that
 no held-out mask takes part, and never within a group, whose rows may have each other's masks.
@@ -186,7 +186,7 @@ def split(judged: Judged, folds: int, seed: int) -> Iterator[tuple[NDArray[Any],
 
 
 def in_time(judged: Judged, times: NDArray[np.int64], folds: int) -> Judged:
-    """The same rows with their periods, seasons and stretches; times : (rows,) in order."""
+    """Add periods, seasons and stretches, which become the groups; times : (rows,) in order."""
     blocks = blocks_of(times, folds)
     for number in range(folds):
         if len(np.unique(judged.label[blocks.period != number])) < 2:

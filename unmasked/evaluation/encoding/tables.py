@@ -203,7 +203,7 @@ def _gains(
 
 
 def _overlap(table: Table, judged: Judged, seed: int) -> float:
-    """How well shuffled pairs cover the real ones, between 0 and 1.
+    """Estimate how well shuffled pairs cover the real ones, between 0 and 1.
 
     A classifier of two halves, each judged by the other's, says how probable ρ(x_v, v) it is that
     a pair is real. Shuffled pairs weighted by ρ / (1 − ρ) look like real ones; their effective

@@ -21,7 +21,7 @@ _SURE = 1e-3  # how far a chance of being shown stays from ½, at the least
 def habits(
     utility: Float[Tensor, "rows sets"], price: float, steps: int = 300
 ) -> Float[Tensor, " sets"]:
-    """How often to use each set, so that habit is worth ``price`` nats for each nat of surprise.
+    """Weigh sets by use, so that habit is worth ``price`` nats for each nat of surprise.
 
     Maximises E[utility] − price · I(row; set) by Blahut's and Arimoto's iteration: of sets that
     are equally good for a row the usual one is taken, and rows differ only where that pays.
@@ -104,7 +104,7 @@ _WINDOW = 0.05  # of the rows, on either side of a threshold that is moved
 
 @dataclass(frozen=True)
 class Questions:
-    """What may be asked: each column of the matrix, cut at thresholds.
+    """Questions that may be asked: each column of the matrix, cut at thresholds.
 
     features : the feature of each column, (columns,).
     answers : (rows, columns), the number of thresholds that lie below or at the value.
@@ -346,7 +346,7 @@ Asked: TypeAlias = tuple[tuple[int, float, bool], ...]
 
 
 def leaves_of(tree: Tree, asked: Asked = ()) -> list[tuple[Asked, int]]:
-    """What was asked on the way to each leaf, and the number of its set."""
+    """List the leaves of a tree: the questions on the way to each and the number of its set."""
     if isinstance(tree, int):
         return [(asked, tree)]
     return [
@@ -357,7 +357,7 @@ def leaves_of(tree: Tree, asked: Asked = ()) -> list[tuple[Asked, int]]:
 
 
 def inside(asked: Asked, x: Float[Tensor, "rows columns"]) -> Tensor:
-    """Which rows come to the leaf at the end of these questions, (rows,) bool."""
+    """Mark the rows that come to the leaf at the end of these questions, (rows,) bool."""
     here = torch.ones(len(x), dtype=torch.bool, device=x.device)
     for column, threshold, below in asked:
         here &= (x[:, column] < threshold) == below
@@ -365,7 +365,7 @@ def inside(asked: Asked, x: Float[Tensor, "rows columns"]) -> Tensor:
 
 
 def renumbered(tree: Tree, first: int = 0) -> Tree:
-    """The same questions; leaves show sets 0, 1, 2, … in their order."""
+    """Number the sets of a tree's leaves in their order, from ``first`` on; questions stay."""
     if isinstance(tree, int):
         return first
     low = renumbered(tree.low, first)
@@ -381,7 +381,7 @@ def flips(shown: Float[Tensor, " features"]) -> Float[Tensor, "features features
 def chances_of(
     tree: Tree, predictor: SetPredictor, x: Tensor, sets: Tensor, price: float
 ) -> Float[Tensor, "leaves features"]:
-    """How much what a feature brings outweighs its price: above ½ where it pays to show it."""
+    """Weigh what showing each feature gains in each leaf against its price: above ½ it pays."""
     found = []
     for asked, chosen in leaves_of(tree):
         tried = torch.cat([sets[chosen][None], flips(sets[chosen])])

@@ -210,7 +210,7 @@ def evenly(rows: int, most: int) -> NDArray[np.int64]:
 
 
 def better_kind(context: list[Candidate], row: list[Candidate]) -> Kind:
-    """Whether to choose by context or for each row, by what held-out rows say.
+    """Choose between a choice by context and one for each row, by what held-out rows say.
 
     Of each kind the sparsest setting within one standard error of the best is looked at. A choice
     by context tells nothing beyond what is shown, so it is kept unless the other is better by more

@@ -1,4 +1,4 @@
-"""How `RealX` searches: learn from random masks, drop columns that nothing shows, learn again."""
+"""Search for `RealX`: learn from random masks, drop columns that nothing shows, learn again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TOLD = {"soft": "softened labels", "rest": "more networks"}
 
 @dataclass(frozen=True)
 class Round:
-    """What came of one round: from how many features to how many, and what all of them tell.
+    """One round of a search: the features before and after it, and what all of them tell.
 
     loglik : mean log-likelihood of held-out rows with everything shown, before features are
         dropped; None where the table was only screened.
@@ -83,20 +83,20 @@ class Learned:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended their training."""
+        """Return True if Ctrl-C ended the training of these networks."""
         return self.trained.interrupted
 
     def better_than(self, other: Learned) -> bool:
-        """Whether they know more of held-out rows, by more than one standard error."""
+        """Return True if these know more of held-out rows, by more than one standard error."""
         gain, error = gain_of(self.logliks - other.logliks)
         return gain > error
 
     def after(self, before: Learned) -> Learned:
-        """The same with the history and the time of others that led to them."""
+        """Add the training history and time of the networks ``before`` that led to these."""
         return replace(self, trained=self.trained.after(before.trained))
 
     def rather_than(self, tried: Learned) -> Learned:
-        """The same with the time of others that were tried in vain, or cut short by Ctrl-C."""
+        """Add the time of networks tried in vain, and note whether Ctrl-C cut those short."""
         seconds = self.trained.seconds + tried.trained.seconds
         trained = replace(self.trained, seconds=seconds, interrupted=tried.interrupted)
         return replace(self, trained=trained)
@@ -104,7 +104,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search came to: networks, and for each price a selector of either kind.
+    """The result of a search: networks, and for each price a selector of either kind.
 
     dropped : the features that took no part in it, those first that screening likes best.
     """
@@ -122,7 +122,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a search finds at each λ, of either kind, and the best single set for all rows."""
+    """Candidates that a search finds at each λ, of either kind, and the best single set for all."""
 
     context: list[Candidate]
     row: list[Candidate]
@@ -134,13 +134,13 @@ class Judged:
 
     @property
     def better(self) -> Kind:
-        """Which kind to keep."""
+        """Return the kind of selector to keep, by context or for each row, as held-out rows say."""
         return better_kind(self.context, self.row)
 
 
 @dataclass(frozen=True)
 class PerRow:
-    """What choosing for each row is worth, in nats a row on held-out rows, prices paid.
+    """The worth of choosing for each row, in nats a row on held-out rows, prices paid.
 
     worth : of a search for each row, beyond the best single set for all. captured : of what is
     shown, beyond the same. error : standard error of ``worth``.
@@ -163,7 +163,7 @@ class PerRow:
 
     @property
     def little(self) -> bool:
-        """Whether one set for all rows is as good."""
+        """Return True if one set for all rows is as good, up to `LITTLE` or two standard errors."""
         return self.worth < max(LITTLE, 2 * self.error)
 
     def __str__(self) -> str:
@@ -282,7 +282,7 @@ class Search:
         return self._learn(part, self._of(self.train, part), (0, count), f"{number}")
 
     def _completed(self, learned: Learned) -> Learned:
-        """The same with all members, and with softened labels where these are better."""
+        """Train the members that are missing, all on softened labels where these prove better."""
         train, part = learned.train, learned.part
         predicted, count = learned.predicted.numpy(), len(learned.predictor.members)
         if may_soften(train) and boosting_adds(train, learned.valid, predicted, self.seed):
@@ -418,7 +418,7 @@ class Search:
 
 
 def _masks(selector: ContextChoice | RowChoice) -> Callable[[Tensor], Tensor]:
-    """What a selector shows."""
+    """Return a function from rows to a selector's masks, True where its logits are positive."""
 
     def choose(x: Tensor) -> Tensor:
         with torch.no_grad():

@@ -22,7 +22,7 @@ _CLASSES = 10  # the most frequent ones
 def evidence(
     x: Float[Tensor, "rows columns"], target: Float[Tensor, "rows classes"]
 ) -> Float[Tensor, " columns"]:
-    """How surely each column goes with a class: alone, squared, or beside one other column.
+    """Score how surely each column goes with a class: alone, squared, or beside one other column.
 
     −log p, in nats, of the largest |z| of the means of yx and yx², or of yxx′ and yxx′² over all
     other columns x′, whichever is surer, y the class less its share; p is multiplied by how many
@@ -129,7 +129,7 @@ class Part:
 
     @property
     def plain(self) -> bool:
-        """Whether every column is a feature of its own, in order."""
+        """Return True if every column is a feature of its own, in order."""
         return self.index == tuple(range(len(self.index)))
 
     def numeric(self, whole: Mapping[int, tuple[float, ...]]) -> dict[int, tuple[float, ...]]:

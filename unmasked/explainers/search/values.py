@@ -1,4 +1,4 @@
-"""What a predictor says from sets of features: many sets of many rows at once."""
+"""Predict from sets of features: many sets of many rows at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SetPredictor(nn.Module):
         return torch.logsumexp(logits.log_softmax(-1), 0) - math.log(len(self.members))
 
     def terms(self, x: Float[Tensor, "rows columns"]) -> Float[Tensor, "members rows features n"]:
-        """What each feature of each row adds where it is shown."""
+        """Compute the term that each feature of each row adds, where shown, before the head."""
         found = []
         for member in self.members:
             inputs = member.inputs(x, torch.ones_like(x))[:, self._order]
@@ -66,7 +66,7 @@ class SetPredictor(nn.Module):
         return torch.stack(each).mean(0)
 
     def rows_at_once(self, sets: int) -> int:
-        """How many rows to ask about so many sets each, by memory."""
+        """Return the number of rows that memory allows at once, each asked about so many sets."""
         return max(1, _NUMBERS // (self.width * max(sets, self.features)))
 
 
@@ -112,7 +112,7 @@ def set_values(
     x: Float[Tensor, "rows columns"],
     sets: Tensor,  # (sets, features) bool
 ) -> Float[Tensor, "rows sets"]:
-    """How near each set brings the prediction to that from everything, for each row."""
+    """Return for each row how near each set brings the prediction to that from everything."""
     parts = [x.new_zeros(0, len(sets))]
     for rows in batches(x, predictor.rows_at_once(len(sets))):
         terms = predictor.terms(rows)
@@ -213,7 +213,7 @@ def of_size(
 def _missed(
     predictor: SetPredictor, terms: Tensor, full: Tensor, masks: Tensor
 ) -> Float[Tensor, "rows features"]:
-    """How much closeness is lost where one of the shown features is hidden; 0 of the others."""
+    """Return the closeness lost by hiding each of the shown features; 0 for the others."""
     members, count, features, width = terms.shape
     sums = summed(terms, masks)
     without = (sums.unsqueeze(2) - terms).reshape(members, count * features, width)
@@ -223,7 +223,7 @@ def _missed(
 
 
 def _descent(features: int, left: int = 0) -> list[int]:
-    """How many features to hide in each step until so many are left: one of few, a share of many.
+    """Plan how many features to hide in each step until ``left`` stay: one of few, a share of many.
 
     >>> _descent(3), sum(_descent(1000)), len(_descent(1000)) < 60
     ([1, 1, 1], 1000, True)
