@@ -212,8 +212,16 @@ class SelectionQuality:
 def selection_quality(
     masks: NDArray[Any], truth: NDArray[Any], control_flow: int | None = None
 ) -> SelectionQuality:
-    """Compare masks with the true features, both (rows, features).
+    """Compare masks with the true features.
 
+    Parameters
+    ----------
+    masks : (rows, features), 1 = shown.
+    truth : (rows, features), 1 = the feature is true of the row.
+    control_flow : position of the control-flow feature, for the CFSR; None (default) for none.
+
+    Examples
+    --------
     >>> selection_quality(np.array([[1, 1, 0], [0, 0, 0]]), np.array([[1, 0, 1], [1, 0, 0]]), 0)
     SelectionQuality(tpr=0.25, fdr=0.25, cfsr=0.5)
     """

@@ -65,14 +65,15 @@ def audit(
     Parameters
     ----------
     explanations : one explanation, a list, or a dictionary of names. Each is 0/1 masks or
-        attributions (rows, features): an array, a tensor, a DataFrame, a file (.csv, .tsv,
-        .parquet, .npy, .npz), an `Explanation`, a ``shap.Explanation``, a list of LIME's, or what
-        Captum returns. Rows match by label where both sides have labels, else by order; columns
-        by name where both have names, else by position.
+        attributions (rows, features): an array, a tensor, a DataFrame or a file (.csv, .tsv,
+        .parquet, .npy, .npz). An `Explanation`, a ``shap.Explanation``, a list of LIME's and what
+        Captum returns are taken, too. Rows match by label where both sides have labels, else by
+        order; columns by name where both have names, else by position.
     X, y : the table and the labels. Without y, the model's likeliest classes are the labels.
     top, fraction : where attributions are cut: the k largest of each row, or that fraction of the
-        features; several make a sweep. signed : rank by value instead of by absolute value.
+        features; several make a sweep.
     of_class : which class's attributions, where they came for each class.
+    signed : rank attributions by value instead of by absolute value; False by default.
     model : the explained model (``predict_proba`` or callable): whether the choice of features
         gives *its prediction* away is tested as well, and there are post-hoc figures.
     groups : (rows,) what belongs together, such as a patient's rows; kept in one fold.
@@ -86,9 +87,13 @@ def audit(
         error, and earlier ones are learned from.
     settings : everything else, see `AuditSettings`.
     checkpoint : a folder where finished pieces are kept, so that a stopped audit goes on.
-    random_state : everything random follows from it.
+    progress : True for a bar, False for none, or "auto" (default): a bar in terminals and
+        notebooks.
+    random_state : everything random follows from it; 0 by default.
     id_column : the column that labels rows in files and DataFrames of masks.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from unmasked.auditing import AuditSettings
     >>> random = np.random.default_rng(0)

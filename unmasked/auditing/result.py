@@ -164,8 +164,19 @@ class AuditResult:
     explanations : a `Finding` for each, in order; ``result["name"]`` is one of them.
     references : everything_* and nothing_* figures of the same evaluator and rows.
     compared : for two explanations, the paired difference of their log-likelihoods.
-    health : how far the evaluator can be trusted. curves : insertion and deletion.
+    ranking : sentences, which of two explanations informs more.
+    health : how far the evaluator can be trusted.
+    curves : insertion and deletion of each explanation whose features have an order, a `Curve`
+        each.
+    sampled : how many rows the best masks were searched for.
     assumptions : what was taken for granted and how rows were matched.
+    table : the audited rows with their labels.
+    chances : (rows,) the probability of each row's own class, under "everything" and each
+        explanation's name.
+    has_model : whether the explained model came, so that there is post-hoc accuracy.
+    settings : the options that it ran with, see `AuditSettings`.
+    random_state : the seed that it ran with.
+    seconds : how long it took.
     """
 
     explanations: list[Finding]
@@ -245,14 +256,28 @@ class AuditResult:
         }
 
     def report(self, title: str = "Audit of explanations", command: str = "") -> str:
-        """The whole report as one self-contained HTML page."""
+        """The whole report as one self-contained HTML page.
+
+        Parameters
+        ----------
+        title : the page's title, "Audit of explanations" by default.
+        command : the command or call that it says repeats the audit; "" (default) for
+            ``unmasked.audit(…)``.
+        """
         from unmasked.auditing.page import page
         from unmasked.io.output_folder import provenance
 
         return page(self, title, provenance(command or "unmasked.audit(…)"))
 
     def save(self, folder: str | Path, command: str = "unmasked.audit(…)") -> None:
-        """Write results.json, report.html and summary.md, all or none of them."""
+        """Write results.json, report.html and summary.md, all or none of them.
+
+        Parameters
+        ----------
+        folder : where to write; it is made if need be. An earlier audit in it is replaced.
+        command : the command or call that the files say repeats the audit, ``unmasked.audit(…)`` by
+            default.
+        """
         from unmasked.auditing.page import markdown, page
         from unmasked.io.output_folder import all_or_nothing, prepare_folder, provenance, to_json
 

@@ -14,21 +14,26 @@ from unmasked.training import Training
 class AuditSettings:
     """Options of an audit: its evaluators, folds, thresholds and sample sizes.
 
-    Attributes
+    Parameters
     ----------
-    evaluator : masks that EVAL-X learns from: "every-size" or the paper's "bernoulli" (p = ½).
-    learner : "auto", what `EvalX` takes where nothing is asked for: networks, boosted trees or
-        both, as validation rows decide; "network", one plain network; or "boosting", which is
+    evaluator : masks that EVAL-X learns from: "every-size" (default) or the paper's "bernoulli"
+        (p = ½).
+    learner : "auto" (default) is what `EvalX` takes where nothing is asked for: networks, boosted
+        trees or both, as validation rows decide. "network" is one plain network. "boosting" is
         several times faster and less exact.
-    folds : evaluators learn from all folds but one and judge that one.
-    seeds : how many evaluators each fold has; their mean judges, their spread says how surely.
-    encoding_folds : folds of the encoding test, which has models of its own.
-    threshold : nats in the choice of features that count as encoding.
-    sample : rows for which the best masks are searched. curve_rows : rows that curves are drawn
-    from. max_rows : of more rows, a random sample is judged. max_train : rows that an evaluator
-    learns from at most. random_draws : draws of random masks that are averaged.
-    bootstrap_draws : resamples behind each interval. gallery : rows shown one by one in the report.
-    training : how the networks are trained.
+    folds : evaluators learn from all folds but one and judge that one; 3 by default.
+    seeds : how many evaluators each fold has, 2 by default; their mean judges, their spread says
+        how surely.
+    encoding_folds : folds of the encoding test, which has models of its own; 5 by default.
+    threshold : nats in the choice of features that count as encoding; 0.02 by default.
+    sample : rows for which the best masks are searched, at most; 300 by default.
+    curve_rows : rows that curves are drawn from, at most; 1,000 by default.
+    max_rows : of more rows, a random sample is judged; 50,000 by default.
+    max_train : rows that an evaluator learns from, at most; 20,000 by default.
+    random_draws : draws of random masks that are averaged; 3 by default.
+    bootstrap_draws : resamples behind each interval; 1,000 by default.
+    gallery : rows shown one by one in the report, at most; 80 by default.
+    training : how the networks are trained; None (default) for the evaluator's own options.
     """
 
     evaluator: Literal["every-size", "bernoulli"] = "every-size"

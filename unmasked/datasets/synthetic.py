@@ -43,7 +43,8 @@ class Synthetic:
     Attributes
     ----------
     name : as it was asked for, so "Syn4" where "S1" would have drawn the same.
-    x : (rows, features) features, y : (rows,) labels 0 and 1.
+    x : (rows, features) features.
+    y : (rows,) labels 0 and 1.
     truth : (rows, features) bool, the features that P(y | x) depends on in that row.
     probability : (rows,) the true P(y = 1 | x).
     branch : (rows,) the leaf of each row, such as "B".
@@ -64,10 +65,19 @@ class Synthetic:
 def synthetic(
     name: str, rows: int, seed: int, *, noise_features: int = 0, correlation: float = 0.0
 ) -> Synthetic:
-    """Draw ``rows`` rows of S1 … S3 or Syn1 … Syn6, with features that mean nothing if asked.
+    """Draw rows of S1 … S3 or Syn1 … Syn6, with features that mean nothing if asked.
 
-    correlation : of any two features, those that mean nothing included; at least 0, below 1.
+    Parameters
+    ----------
+    name : "S1", "S2", "S3" or "Syn1" … "Syn6".
+    rows : how many to draw, at least 1.
+    seed : of the draw; the same seed draws the same rows.
+    noise_features : how many features that mean nothing follow x11; 0 by default.
+    correlation : of any two features, those that mean nothing included; at least 0, below 1. By
+        default 0.
 
+    Examples
+    --------
     >>> data = synthetic("S3", 5, seed=0, noise_features=2)
     >>> data.x.shape, data.feature_names[-1]
     ((5, 13), 'x13')

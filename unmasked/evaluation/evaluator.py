@@ -82,7 +82,12 @@ class Scores:
         ).T
 
     def figures(self, row: str) -> dict[str, dict[str, float]]:
-        """The metrics of one row as plain values."""
+        """The metrics of one row as plain values.
+
+        Parameters
+        ----------
+        row : a key of ``rows``: "explanation", "everything", "random" or "nothing".
+        """
         return {metric: interval.to_json() for metric, interval in self.rows[row].items()}
 
     def to_json(self) -> dict[str, Any]:
@@ -146,12 +151,26 @@ class Evaluator(ABC):
     """Who judges, in the head of the scores."""
 
     def predict_proba(self, X: Table, masks: ArrayLike | None = None) -> NDArray[np.float64]:
-        """p(class | what the masks show), (rows, classes); without masks, everything is shown."""
+        """p(class | what the masks show), (rows, classes).
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        masks : an `Explanation` of the rows, or 0/1 masks (rows, features), 1 = shown. None
+            (default) shows everything.
+        """
         inputs = self._inputs(X)
         return self._predict(inputs, self._masks(masks, inputs)).astype(np.float64)
 
     def predict(self, X: Table, masks: ArrayLike | None = None) -> NDArray[Any]:
-        """The likeliest class given what the masks show."""
+        """The likeliest class given what the masks show.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        masks : an `Explanation` of the rows, or 0/1 masks (rows, features), 1 = shown. None
+            (default) shows everything.
+        """
         likeliest = self.predict_proba(X, masks).argmax(1)  # checks that it is fitted
         return self.classes_[likeliest]
 
@@ -167,11 +186,21 @@ class Evaluator(ABC):
     ) -> Scores:
         """Judge an explanation (or masks) of the rows of X.
 
-        Returns AUROC, accuracy and log-likelihood (KL too where a model is explained), each with
-        a bootstrap interval, beside the same with everything shown, with random masks of each
-        row's own size, and with nothing shown. All of them see the same rows and resamples.
-        ``groups`` (rows,) says which rows belong together, such as a patient's: they are then
-        resampled together.
+        Returns AUROC, accuracy and log-likelihood, and KL where a model is explained. Each has
+        a bootstrap interval, and stands beside the same with everything shown, with random masks of
+        each row's own size, and with nothing shown. All of them see the same rows and resamples.
+
+        Parameters
+        ----------
+        explanation : an `Explanation` of the rows, or 0/1 masks (rows, features), 1 = shown.
+        X : the explained rows, in the form that `fit` took.
+        y : their labels (rows,) or class probabilities (rows, classes). None (default) asks the
+            model that came as ``model=``.
+        bootstrap_draws : resamples behind each interval, at least 1; 1,000 by default.
+        seed : of the random masks and of the resamples, 0 by default; the same seed repeats the
+            figures.
+        groups : (rows,) what belongs together, such as a patient's rows, which are then resampled
+            together. None (default): each row stands alone.
         """
         if explanation is None or bootstrap_draws < 1:
             raise InputError(

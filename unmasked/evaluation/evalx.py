@@ -75,8 +75,8 @@ class EvalX(TableEvaluator):
     mask_law : `UniformSize` (default: masks of every size) or the paper's `Bernoulli(0.5)`.
     training : options, see `Training`. The default network has options of its own, so that with
         ``Training(epochs=…)`` only their number of epochs changes.
-    masker, groups, validation, batch_size, device, checkpoint, progress, random_state :
-        as in `RealX`.
+    masker, groups : what hides features, columns that go together, as in `RealX`.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Attributes
     ----------
@@ -139,7 +139,15 @@ class EvalX(TableEvaluator):
         self.random_state = random_state
 
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> EvalX:
-        """Learn p(y | x_r) for random subsets r; arguments as in `RealX.fit`."""
+        """Learn p(y | x_r) for random subsets r.
+
+        Parameters
+        ----------
+        X : rows to learn from: a table or images, as in `RealX.fit`.
+        y : labels (rows,) or class probabilities (rows, classes); leave out with ``model=``.
+        validation : (X_valid, y_valid) to validate on. None (default) holds out a share of the
+            rows.
+        """
         self._check_estimator()
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         self._forget()
@@ -377,6 +385,11 @@ class EvalX(TableEvaluator):
         """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
 
         Boosted trees, or another estimator, are written beside them as ``estimator.skops``.
+
+        Parameters
+        ----------
+        folder : where to write: a new or empty folder, or one with an earlier save of its kind,
+            which is replaced.
         """
         check_is_fitted(self)
         config = {**self._config(), "sizes": list(self.sizes_)}
@@ -406,7 +419,18 @@ class EvalX(TableEvaluator):
         masker: Masker | None = None,
         device: str = "auto",
     ) -> EvalX:
-        """Read what `save` wrote. A network or masker of your own must be passed again."""
+        """Read what `save` wrote. A network or masker of your own must be passed again.
+
+        Parameters
+        ----------
+        folder : where `save` wrote.
+        predictor : a network of your own, or its factory, as the constructor took it. None
+            (default) takes the saved kind.
+        masker : a masker of your own, as the constructor took it. None (default) takes the saved
+            one.
+        device : where it computes from now on: "auto" (default), the first CUDA device or else the
+            CPU; or "cpu", "cuda", …
+        """
         config, tensors = read_folder(Path(folder), "EvalX")
         network = config["predictor"]
         evaluator = cls(

@@ -45,7 +45,13 @@ class ExactPosterior(Evaluator, ClassifierMixin, BaseEstimator):  # type: ignore
         self.correlation = correlation
 
     def fit(self, X: Table, y: Any = None) -> ExactPosterior:
-        """Nothing is learned; the number of columns is remembered and checked from then on."""
+        """Nothing is learned; the number of columns is remembered and checked from then on.
+
+        Parameters
+        ----------
+        X : rows of `synthetic`, (rows, columns).
+        y : not used; None by default.
+        """
         self._rows(X, reset=True)
         return self
 

@@ -42,8 +42,8 @@ class PostHoc(TableEvaluator, NetworkEstimator):
     predictor : that network, as in `EvalX`.
     masker : what that network is given for hidden values: `Zero` (default: each column's mean, or
         no category at all), `Token`, or one of your own.
-    groups, training, validation, batch_size, device, checkpoint, progress, random_state :
-        as in `RealX`.
+    groups, training : columns that go together, options of training, as in `RealX`.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Attributes
     ----------
@@ -93,7 +93,13 @@ class PostHoc(TableEvaluator, NetworkEstimator):
     ) -> PostHoc:
         """Learn p(y | x) as in `RealX.fit`; with a model, the fill values of the rows of X.
 
-        With a model, y may name its classes where the model does not.
+        Parameters
+        ----------
+        X : rows to learn from: a table or images, as in `RealX.fit`; with a model a table.
+        y : labels (rows,) or class probabilities (rows, classes). With a model it may be left out,
+            or name its classes where the model does not.
+        validation : (X_valid, y_valid) to validate on. None (default) holds out a share of the
+            rows. Not used with a model.
         """
         if self.model is not None:
             return self._fit_model(X, y)
@@ -178,7 +184,15 @@ class PostHoc(TableEvaluator, NetworkEstimator):
     # ------------------------------------------------------------------ on disk
 
     def save(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
+
+        Only a network that it trained itself is saved, no model of yours.
+
+        Parameters
+        ----------
+        folder : where to write: a new or empty folder, or one with an earlier save of its kind,
+            which is replaced.
+        """
         check_is_fitted(self)
         if hasattr(self, "fill_"):
             raise InputError(

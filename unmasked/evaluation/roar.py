@@ -24,13 +24,17 @@ _REMARK = (
 class Roar(TableEvaluator, NetworkEstimator):
     """ROAR (Hooker et al., 2019): retrain on what the explanation shows, then predict.
 
-    It cannot see encoding: a model trained on the explanation's own masks learns their code, so
+    It cannot see encoding. A model trained on the explanation's own masks learns their code, so
     one feature chosen by class scores as well as the whole row.
 
     Parameters
     ----------
-    predictor, model, masker, groups, training, validation, batch_size, device, checkpoint,
-    progress, random_state : as in `EvalX`.
+    predictor : network from what is shown to class logits, or a factory; None (default) for an
+        `MLP`.
+    model : learn from this model's probabilities; None (default) learns from y.
+    masker, groups, training : what hides features, columns that go together, options of training.
+        Each is None by default, as in `RealX`.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Examples
     --------
@@ -54,8 +58,12 @@ class Roar(TableEvaluator, NetworkEstimator):
     ) -> Roar:
         """Learn p(y | what ``masks`` show of the training rows).
 
+        Parameters
+        ----------
+        X : rows to learn from: a table or images, as in `RealX.fit`.
+        y : labels (rows,) or class probabilities (rows, classes); leave out with ``model=``.
         masks : the explanation of the rows of X; without it everything is shown. A run that goes on
-            from a checkpoint needs the same ones: save an explanation that was made on a GPU, where
+            from a checkpoint needs the same ones. Save an explanation that was made on a GPU:
             a cell near the threshold may fall on its other side the next time.
         validation : (X, y, masks) to validate on, instead of a share of the rows.
         """

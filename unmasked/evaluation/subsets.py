@@ -32,8 +32,12 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
 
     Parameters
     ----------
-    predictor, model, masker, groups, training, validation, batch_size, device, checkpoint,
-    progress, random_state : as in `EvalX`.
+    predictor : network from what is shown to class logits, or a factory; None (default) for an
+        `MLP`.
+    model : learn from this model's probabilities; None (default) learns from y.
+    masker, groups, training : what hides features, columns that go together, options of training.
+        Each is None by default, as in `RealX`.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Examples
     --------
@@ -50,7 +54,15 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
     def fit(
         self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None
     ) -> SubsetCollection:
-        """Train all models; arguments as in `RealX.fit`."""
+        """Train all models.
+
+        Parameters
+        ----------
+        X : rows to learn from: a table or images, as in `RealX.fit`.
+        y : labels (rows,) or class probabilities (rows, classes); leave out with ``model=``.
+        validation : (X_valid, y_valid) to validate on. None (default) holds out a share of the
+            rows.
+        """
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         features = self._sizes[1]
         if features > _MOST_FEATURES:
@@ -75,7 +87,12 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
         return self
 
     def subset_model(self, mask: Any) -> nn.Module:
-        """The model of one subset, given as a mask (features,), as an ordinary module."""
+        """The model of one subset, as an ordinary module.
+
+        Parameters
+        ----------
+        mask : (features,), 1 = shown: the subset.
+        """
         check_is_fitted(self)
         shown = self._masks(np.asarray(mask).reshape(1, -1), np.empty((1, 0)))
         return self.stack_.module(int(subset_numbers(shown)[0]))
@@ -89,7 +106,13 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
         return hasattr(self, "stack_")
 
     def save(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
+
+        Parameters
+        ----------
+        folder : where to write: a new or empty folder, or one with an earlier save of its kind,
+            which is replaced.
+        """
         check_is_fitted(self)
         write_folder(Path(folder), self._config(), self.stack_.state())
 
@@ -102,7 +125,18 @@ class SubsetCollection(TableEvaluator, NetworkEstimator):
         masker: Masker | None = None,
         device: str = "auto",
     ) -> SubsetCollection:
-        """Read what `save` wrote. A network or masker of your own must be passed again."""
+        """Read what `save` wrote. A network or masker of your own must be passed again.
+
+        Parameters
+        ----------
+        folder : where `save` wrote.
+        predictor : a network of your own, or its factory, as the constructor took it. None
+            (default) takes the saved kind.
+        masker : a masker of your own, as the constructor took it. None (default) takes the saved
+            one.
+        device : where it computes from now on: "auto" (default), the first CUDA device or else the
+            CPU; or "cpu", "cuda", …
+        """
         config, tensors = read_folder(Path(folder), "SubsetCollection")
         models = cls._unfitted(config, predictor, masker, device)
         width = models._sizes[2]

@@ -108,7 +108,10 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> Self:
         """Learn what to show.
 
+        Parameters
+        ----------
         X : DataFrame, array or tensor (rows, columns); numbers, text, categories, booleans, dates.
+            Images come as (rows, channels, height, width).
         y : labels (rows,), or a matrix of class probabilities (rows, classes) to explain whatever
             gave them; leave out with ``model=``.
         validation : (X_valid, y_valid) instead of holding rows out (y_valid None with ``model=``).
@@ -281,17 +284,31 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def explain(self, X: Table) -> Explanation:
-        """Select features for each row: one forward pass, in batches of ``batch_size``."""
+        """Select features for each row: one forward pass, in batches of ``batch_size``.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
 
     @abstractmethod
     def predict_proba(self, X: Table) -> NDArray[np.float64]:
-        """Class probabilities from the shown features alone, under the explainer's predictor."""
+        """Class probabilities from the shown features alone, under the explainer's predictor.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
 
     def familiarity(self, X: Table) -> NDArray[np.float64]:
         """Return each row's familiarity, (rows,): the share of held-out rows that lie as far out.
 
-        Of rows like those learned from, at most a share α has a familiarity of α or less; below
+        Of rows like those learned from, at most a share α has a familiarity of α or less. Below
         0.01 call a row outside, and its explanation a guess.
+
+        Parameters
+        ----------
+        X : rows of a table, in the form that `fit` took.
         """
         matrix = self._matrix(X)
         if self.reach_ is None:
@@ -302,12 +319,22 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         return self.reach_.familiarity(matrix)
 
     def predict(self, X: Table) -> NDArray[Any]:
-        """The likeliest class from the shown features alone."""
+        """The likeliest class from the shown features alone.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
         likeliest = self.predict_proba(X).argmax(1)  # checks that the explainer is fitted
         return self.classes_[likeliest]
 
     def transform(self, X: Table) -> Any:
-        """The shown values: the rows with NaN wherever the explanation hides a column."""
+        """The shown values: the rows with NaN wherever the explanation hides a column.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
         table = self._read(X, reset=False)
         explanation = self.explain(X)
         if isinstance(self.masker_, Superpixels):
@@ -376,7 +403,13 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         return {"sparsity": [s["level"] for s in config["settings"]]}
 
     def save(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
+
+        Parameters
+        ----------
+        folder : where to write: a new or empty folder, or one with an earlier save of its kind,
+            which is replaced.
+        """
         check_is_fitted(self)
         predictors: list[nn.Module] = []
         for setting in self.settings_:
@@ -420,7 +453,18 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         masker: Masker | None = None,
         device: str = "auto",
     ) -> Self:
-        """Read what `save` wrote. Networks and maskers of your own must be passed again."""
+        """Read what `save` wrote. Networks and maskers of your own must be passed again.
+
+        Parameters
+        ----------
+        folder : where `save` wrote.
+        selector, predictor : networks of your own, or their factories, as the constructor took
+            them. None (default) takes the saved kinds.
+        masker : a masker of your own, as the constructor took it. None (default) takes the saved
+            one.
+        device : where it computes from now on: "auto" (default), the first CUDA device or else the
+            CPU; or "cpu", "cuda", …
+        """
         config, tensors = read_folder(Path(folder), cls.__name__)
         explainer = cls(
             choose=config["choose"],

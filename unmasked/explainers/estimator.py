@@ -396,7 +396,13 @@ class NetworkEstimator(MaskedEstimator):
         return hasattr(self, "predictor_")
 
     def save(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own."""
+        """Write ``config.json`` and ``weights.safetensors`` into a folder of their own.
+
+        Parameters
+        ----------
+        folder : where to write: a new or empty folder, or one with an earlier save of its kind,
+            which is replaced.
+        """
         check_is_fitted(self)
         write_folder(Path(folder), self._config(), weights_of(self.predictor_, "predictor"))
 
@@ -409,7 +415,18 @@ class NetworkEstimator(MaskedEstimator):
         masker: Masker | None = None,
         device: str = "auto",
     ) -> Self:
-        """Read what `save` wrote. A network or masker of your own must be passed again."""
+        """Read what `save` wrote. A network or masker of your own must be passed again.
+
+        Parameters
+        ----------
+        folder : where `save` wrote.
+        predictor : a network of your own, or its factory, as the constructor took it. None
+            (default) takes the saved kind.
+        masker : a masker of your own, as the constructor took it. None (default) takes the saved
+            one.
+        device : where it computes from now on: "auto" (default), the first CUDA device or else the
+            CPU; or "cpu", "cuda", …
+        """
         config, tensors = read_folder(Path(folder), cls.__name__)
         estimator = cls._unfitted(config, predictor, masker, device)
         estimator.predictor_ = restore_network(

@@ -22,8 +22,12 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    predictor, model, masker, groups, training, validation, batch_size, device, checkpoint,
-    progress, random_state : as in `RealX`.
+    predictor : network from all features to class logits, or a factory; None (default) for an
+        `MLP`.
+    model : learn from this model's probabilities; None (default) learns from y.
+    masker, groups, training : what hides features, columns that go together, options of training.
+        Each is None by default, as in `RealX`.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Examples
     --------
@@ -38,7 +42,15 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
     title = "FULL"
 
     def fit(self, X: Table, y: Any = None, *, validation: tuple[Table, Any] | None = None) -> Self:
-        """Learn p(y | x); arguments as in `RealX.fit`."""
+        """Learn p(y | x).
+
+        Parameters
+        ----------
+        X : rows to learn from: a table or images, as in `RealX.fit`.
+        y : labels (rows,) or class probabilities (rows, classes); leave out with ``model=``.
+        validation : (X_valid, y_valid) to validate on. None (default) holds out a share of the
+            rows.
+        """
         train, valid, targets, seed = self._prepare(X, y, validation, self.model)
         trained = fit(
             methods.full(self.masker_, self._predictor_network),
@@ -56,7 +68,12 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
         return self
 
     def explain(self, X: Table) -> Explanation:
-        """Everything, for each row."""
+        """Everything, for each row.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
         table = self._read(X, reset=False)
         self.columns_.matrix(table)  # refuses values that cannot be shown
         shape = (len(table), self._sizes[1])
@@ -72,18 +89,33 @@ class Full(TransformerMixin, NetworkEstimator):  # type: ignore[misc]
         )
 
     def predict_proba(self, X: Table) -> NDArray[np.float64]:
-        """Class probabilities from everything."""
+        """Class probabilities from everything.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
         matrix = self._matrix(X)
         everything = np.ones((len(matrix), self._sizes[1]), dtype=bool)
         return self._probabilities(self.predictor_, matrix, everything).astype(np.float64)
 
     def predict(self, X: Table) -> NDArray[Any]:
-        """The likeliest class from everything."""
+        """The likeliest class from everything.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
         likeliest = self.predict_proba(X).argmax(1)  # checks that it is fitted
         return self.classes_[likeliest]
 
     def transform(self, X: Table) -> Any:
-        """The rows as they are: nothing is hidden."""
+        """The rows as they are: nothing is hidden.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        """
         table = self._read(X, reset=False)
         self.columns_.matrix(table)  # refuses values that cannot be shown
         if isinstance(table, np.ndarray) or isinstance(X, pd.DataFrame):

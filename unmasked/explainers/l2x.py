@@ -32,11 +32,12 @@ class L2X(Explainer):
 
     Parameters
     ----------
-    k : how many features to show; a list trains the whole path as one program and keeps the
-        setting chosen by ``choose``.
-    temperature : of the Concrete draws.
-    choose, tolerance, model, selector, predictor, masker, groups, training, restarts, validation,
-    batch_size, device, checkpoint, progress, random_state : as in `RealX`.
+    k : how many features to show, 1 by default. A list trains the whole path as one program and
+        keeps the setting chosen by ``choose``.
+    temperature : of the Concrete draws, above 0; 0.1 by default.
+    choose, tolerance, model, selector, predictor, masker, groups : as in `BaseX`.
+    training, restarts : as in `BaseX`.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Attributes
     ----------
@@ -119,12 +120,21 @@ class L2X(Explainer):
     def explain(self, X: Table, *, k: int | None = None) -> Explanation:
         """Select k features for each row: one forward pass, in batches of ``batch_size``.
 
-        ``k`` picks another k of the trained path.
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        k : another k of the trained path; None (default) for the chosen one.
         """
         return self._explain(X, k)
 
     def predict_proba(self, X: Table, *, k: int | None = None) -> NDArray[np.float64]:
-        """Class probabilities from the shown features alone, under the explainer's predictor."""
+        """Class probabilities from the shown features alone, under the explainer's predictor.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        k : another k of the trained path; None (default) for the chosen one.
+        """
         return self._predict_proba(X, k)
 
     def _parameters(self) -> dict[str, Any]:

@@ -79,7 +79,12 @@ class Priced(Explainer):
         return self._setting(None).level
 
     def trained_sparsity(self, sparsity: float | None = None) -> float:
-        """The λ of the trained path that is meant; without one, the chosen λ."""
+        """The λ of the trained path that is meant; without one, the chosen λ.
+
+        Parameters
+        ----------
+        sparsity : a λ of the trained path, as it is printed; None (default) for the chosen one.
+        """
         return float(self._setting(sparsity).level)
 
     def explain(
@@ -87,9 +92,15 @@ class Priced(Explainer):
     ) -> Explanation:
         """Select features for each row, in batches of ``batch_size``.
 
-        ``sparsity`` picks another λ of the path; ``k`` shows exactly so many features of each row,
-        instead of what pays its price. Where `RealX` searches, ``k`` searches for the best k of
-        each row, whatever ``choice_`` is: that choice may give something away.
+        Where `RealX` searches, ``k`` searches for the best k of each row, whatever ``choice_`` is:
+        that choice may give something away.
+
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        sparsity : another λ of the trained path; None (default) for the chosen one.
+        k : show exactly so many features of each row; not with ``sparsity``. None (default) shows
+            what pays its price.
         """
         if k is None:
             return self._explain(X, sparsity)
@@ -105,7 +116,11 @@ class Priced(Explainer):
     ) -> NDArray[np.float64]:
         """Class probabilities from the shown features alone, under the explainer's predictor.
 
-        ``everything``: from all features instead.
+        Parameters
+        ----------
+        X : rows, in the form that `fit` took.
+        sparsity : another λ of the trained path; None (default) for the chosen one.
+        everything : predict from all features instead; False by default.
         """
         return self._predict_proba(X, sparsity, everything=everything)
 
@@ -117,8 +132,24 @@ class BaseX(Priced):
     *choice* of features can come to carry the prediction. For comparison, not for use: judge it
     with `EvalX`.
 
-    Parameters, attributes and promises are those of `RealX`, without ``mask_law`` and
+    Attributes and promises are those of `RealX`. There is no ``mask_law`` and no
     ``predictor_first``, which a joint method cannot have.
+
+    Parameters
+    ----------
+    sparsity : λ, the price in nats of showing every feature: a number, a list, or "auto" (default)
+        for a path of six, as in `RealX`.
+    choose : rule that keeps one λ of a path, by default "one-standard-error", as in `RealX`.
+    tolerance : accuracy that two of these rules may give up, 0.05 by default, as in `RealX`.
+    model : explain this model instead of the data; None (default) for the data.
+    selector : network from rows to one logit per feature, or a factory; None (default) for an
+        `MLP`.
+    predictor : network from what is shown to class logits, or a factory; None (default) for an
+        `MLP`.
+    masker, groups, training : what hides features, columns that go together, options of training.
+        Each is None by default, as in `RealX`.
+    restarts : how often to train each λ, to keep the best; once by default.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Examples
     --------
@@ -145,8 +176,24 @@ class Invase(Priced):
     sees everything and is trained alongside. Like `BaseX` it can encode its prediction in the
     choice of features: judge it with `EvalX`.
 
-    Parameters, attributes and promises are those of `BaseX`. Probabilities are computed from
-    logits throughout; the released code's log(p + 1e-8) fails with NaN on current software.
+    Attributes and promises are those of `BaseX`. Probabilities are computed from logits
+    throughout; the released code's log(p + 1e-8) fails with NaN on current software.
+
+    Parameters
+    ----------
+    sparsity : λ, the price in nats of showing every feature: a number, a list, or "auto" (default)
+        for a path of six, as in `RealX`.
+    choose : rule that keeps one λ of a path, by default "one-standard-error", as in `RealX`.
+    tolerance : accuracy that two of these rules may give up, 0.05 by default, as in `RealX`.
+    model : explain this model instead of the data; None (default) for the data.
+    selector : network from rows to one logit per feature, or a factory; None (default) for an
+        `MLP`.
+    predictor : network from what is shown to class logits, or a factory; None (default) for an
+        `MLP`.
+    masker, groups, training : what hides features, columns that go together, options of training.
+        Each is None by default, as in `RealX`.
+    restarts : how often to train each λ, to keep the best; once by default.
+    validation, batch_size, device, checkpoint, progress, random_state : as in `RealX`.
 
     Examples
     --------

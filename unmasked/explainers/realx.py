@@ -65,6 +65,8 @@ class RealX(Priced):
         "tolerance" (the sparsest within ``tolerance`` of the accuracy of a model that sees
         everything, which is trained too), or "balanced" (the same by balanced accuracy, among
         settings that show something in most rows).
+    tolerance : accuracy that "tolerance" and "balanced" may give up against the model that sees
+        everything; 0.05 by default.
     model : explain this model instead of the data: any object with ``predict_proba``, or any
         callable from rows to probabilities. Then ``fit(X)`` needs no y.
     selector, predictor : a ``torch.nn.Module`` or a factory ``(inputs, outputs) -> Module``. The
@@ -102,14 +104,15 @@ class RealX(Priced):
         `ArmsBernoulli`, `DisarmBernoulli`, `LocalExpectation` (``unmasked.masks.binary_samplers``),
         which ask the predictor about 0/1 masks alone.
     training : options, see `Training`.
-    restarts : how often to train each setting, from other seeds, all in one program; the one with
-        the best objective on validation rows is kept. A selector can settle in a selection that
-        no small change improves; three restarts cost three times as much.
-    validation : share of rows held out for stopping and choosing.
-    batch_size : rows explained at once; bounds memory.
-    device : "auto", "cpu", "cuda", …
+    restarts : how often to train each setting, from other seeds, all in one program; once by
+        default. The one with the best objective on validation rows is kept. A selector can settle
+        in a selection that no small change improves; three restarts cost three times as much.
+    validation : share of rows held out for stopping and choosing; 0.2 by default.
+    batch_size : rows explained at once, 8,192 by default; bounds memory.
+    device : "auto" (default), the first CUDA device or else the CPU; or "cpu", "cuda", …
     checkpoint : a folder; a killed fit that is called again continues from there.
-    progress : True, False or "auto".
+    progress : True for a bar, False for none, "lines" for lines in a log, or "auto" (default): a
+        bar in terminals and notebooks.
     random_state : an int makes the result repeatable on the same machine.
 
     Attributes

@@ -91,12 +91,14 @@ def stability(
 ) -> Stability:
     """Train the same explainer again with other seeds, all in one program, and compare.
 
+    Parameters
+    ----------
     explainer : a fitted one; its chosen setting is trained again.
     X, y, validation : the rows that it was fitted on (no y with ``model=``).
     rows : those whose explanations are in question; X where none are given.
-    seeds : how many, or which. A seed decides where the networks start, the order of the rows and
-        all random masks; the rows held out for validation stay the same, unless the explainer's
-        ``random_state`` is None.
+    seeds : how many, 10 by default, or which. A seed decides where the networks start, the order of
+        the rows and all random masks. The rows held out for validation stay the same, unless the
+        explainer's ``random_state`` is None.
     """
     check_is_fitted(explainer)
     numbers = _seeds(seeds)

@@ -31,14 +31,14 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Explanation:
-    """Selections for the rows of a table.
+    """Selections for the rows of a table. All parameters are attributes, too.
 
-    Attributes
+    Parameters
     ----------
-    masks : (rows, features) bool, True = shown.
+    masks : (rows, features) bool, True = shown; 1 and 0 are taken as well.
     probabilities : (rows, features) in [0, 1], how probable it is that the feature is shown;
         the masks as numbers where no probabilities are known.
-    feature_names : one name for each feature.
+    feature_names : one name for each feature, "x1", "x2", … by default.
     index : one label for each row (a DataFrame's index), 0, 1, 2, … by default.
     about : where it comes from, such as ``{"method": "REAL-X", "sparsity": 0.1}``.
     pixels : (height, width), the feature of each pixel, where the rows are images; else None.
@@ -46,6 +46,8 @@ class Explanation:
         DataFrame that is explained is known, as it was when it was explained, without a copy in
         pandas 3; for other rows use `with_values`. Files written by `save` hold no values.
 
+    Examples
+    --------
     >>> e = Explanation([[True, False], [True, True]], feature_names=["age", "dose"])
     >>> e  # doctest: +NORMALIZE_WHITESPACE
     <Explanation of 2 rows × 2 features, 75% shown (1 to 2 a row) in 2 different sets;
@@ -132,7 +134,12 @@ class Explanation:
         return float(self.masks.mean()) if self.masks.size else 0.0
 
     def top(self, k: int) -> Explanation:
-        """Show exactly the k most probable features of each row (ties: the earlier feature)."""
+        """Show exactly the k most probable features of each row (ties: the earlier feature).
+
+        Parameters
+        ----------
+        k : how many, from 0 to all features.
+        """
         features = self.masks.shape[1]
         if not isinstance(k, int | np.integer) or not 0 <= k <= features:
             raise InputError(
@@ -155,9 +162,13 @@ class Explanation:
     def with_values(self, X: Any) -> Explanation:
         """Return this explanation with the values of the explained rows beside its features.
 
+        Parameters
+        ----------
         X : the rows, with one column for each feature. A DataFrame is matched by its row labels
             and column names, so it may hold more; an array by position.
 
+        Examples
+        --------
         >>> e = Explanation([[True, False]], feature_names=["age", "dose"])
         >>> e.with_values([[51, 0.5]]).shown(0)
         ['age = 51']
@@ -184,9 +195,13 @@ class Explanation:
         )
 
     def shown(self, row: int) -> list[str]:
-        """List what the row at this position shows, as "age = 51", the most probable feature first.
+        """List what one row shows, as "age = 51", the most probable feature first.
 
         Without values (see `with_values`) the names alone.
+
+        Parameters
+        ----------
+        row : the row's position, from 0; −1 is the last.
         """
         from unmasked.explanation.features import shown_texts
 
@@ -227,7 +242,12 @@ class Explanation:
         return found
 
     def to_frame(self, what: Literal["masks", "probabilities"] = "masks") -> pd.DataFrame:
-        """The masks (or probabilities) as a DataFrame with feature names and row labels."""
+        """The masks (or probabilities) as a DataFrame with feature names and row labels.
+
+        Parameters
+        ----------
+        what : "masks" (default) or "probabilities".
+        """
         import pandas as pd
 
         if what not in ("masks", "probabilities"):
@@ -240,13 +260,15 @@ class Explanation:
         Its values are the probabilities of being shown, (rows, features); 0 and 1 where only masks
         are known. They are no Shapley values: a row's sum is the number of features that is shown
         on average, not a prediction. So there are no base values, and plots that add up to a
-        prediction (waterfall, force, decision) refuse it; the others (bar, beeswarm, heatmap) work,
+        prediction (waterfall, force, decision) refuse it. The others (bar, beeswarm, heatmap) work,
         but write "SHAP value" at an axis of probabilities: name it with ``ax.set_xlabel``.
 
+        Parameters
+        ----------
         data : the explained rows, which colour SHAP's plots. A DataFrame is matched by its row
-            labels and column names, so it may hold more; an array by position; without it the
-            values that the explanation knows. Of images,
-            (rows, channels, height, width); then values are (rows, height, width, 1, 1), a
+            labels and column names, so it may hold more; an array by position. Without it,
+            the values that the explanation knows are taken. Images are
+            (rows, channels, height, width). Then values are (rows, height, width, 1, 1), a
             pixel's those of its feature, as SHAP's image plot takes them.
         """
         try:
@@ -283,12 +305,20 @@ class Explanation:
         most: int = 30,
         image: ArrayLike | None = None,
     ) -> Axes:
-        """One row as bars, or all rows as a heat map; draws on ``ax`` and returns it.
+        """One row as bars, or all rows as a heat map; returns the axes.
 
-        ``row`` is a position. At most ``most`` features are drawn, the most often shown first; in
-        a row's bars with its values, where they are known.
-        With images, ``image`` (channels, height, width) is drawn with the row's selection over it;
-        without a row, how often each pixel is shown.
+        Of images, a row is a map of probabilities, or its selection over the image. All rows
+        together are a map of how often each pixel is shown. A row's bars name its values, where
+        they are known.
+
+        Parameters
+        ----------
+        row : the row's position, from 0; None (default) for all rows.
+        ax : matplotlib's axes to draw on; None (default) makes new ones.
+        most : draw at most so many features, 30 by default: the most often shown, or of one row the
+            most probable.
+        image : (channels, height, width) of the row, for its selection to be drawn over; None by
+            default.
         """
         from unmasked.plots import figures
 
@@ -339,7 +369,12 @@ class Explanation:
         return [self.values.texts(i, where)[0] for i in range(len(self.feature_names))]
 
     def save(self, path: str | Path) -> None:
-        """Write one ``.npz`` file that `load` and ``numpy.load`` read."""
+        """Write one ``.npz`` file that `load` and ``numpy.load`` read.
+
+        Parameters
+        ----------
+        path : the file, with its ending; an earlier one is replaced.
+        """
         path = Path(path)
         header = json.dumps({"format": _FORMAT, "version": _VERSION, "about": self.about})
         index = self.index
@@ -365,7 +400,12 @@ class Explanation:
 
     @classmethod
     def load(cls, path: str | Path) -> Explanation:
-        """Read what `save` wrote; refuses anything else."""
+        """Read what `save` wrote; refuses anything else.
+
+        Parameters
+        ----------
+        path : the file that `save` wrote.
+        """
         path = Path(path)
         if not path.is_file():
             raise SavedError(f"{path} must be a file written by Explanation.save but is not there.")

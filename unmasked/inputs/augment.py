@@ -28,6 +28,12 @@ class Shift:
 
     Standardised images have mean zero, so what comes in is the training images' mean.
 
+    Parameters
+    ----------
+    most : how far, in whole pixels; 2 by default.
+
+    Examples
+    --------
     >>> Shift(1)(torch.arange(4.0).reshape(1, 1, 2, 2), torch.full((1, 8), 0.99))
     tensor([[[[3., 0.],
               [0., 0.]]]])
@@ -61,11 +67,19 @@ class Retake:
     """Each image as if it were taken again: a little moved, turned, nearer, brighter, flatter.
 
     A new pixel at p, in pixels from the middle, is c · x(R p / s + t) + b, read with straight lines
-    between pixels, zeros coming in, where R turns by up to ``turn`` degrees either way, s is from
-    1 / (1 + zoom) to 1 + zoom, t up to ``shift`` of the height and of the width each way, c from
-    1 − contrast to 1 + contrast and b from −brightness to brightness, in standard deviations of
-    the training images' pixels. All are drawn evenly, log s for s.
+    between pixels. Zeros come in. All that follows is drawn evenly, log s for s.
 
+    Parameters
+    ----------
+    shift : t is up to this share of the height and of the width each way; 0.06 by default.
+    turn : R turns by up to so many degrees either way; 8 by default.
+    zoom : s is from 1 / (1 + zoom) to 1 + zoom; 0.1 by default.
+    contrast : c is from 1 − contrast to 1 + contrast; 0.2 by default.
+    brightness : b is from −brightness to brightness, in standard deviations of the training images'
+        pixels; 0.2 by default.
+
+    Examples
+    --------
     >>> turned = Retake(0, 180, 0, 0, 0)(torch.arange(4.0).reshape(1, 1, 2, 2), torch.zeros(1, 8))
     >>> turned.round()
     tensor([[[[3., 2.],

@@ -27,7 +27,12 @@ class MaskLaw(ABC):
 
     @abstractmethod
     def noise_width(self, features: int) -> int:
-        """Return the number of uniform numbers that one mask over the features takes."""
+        """Return the number of uniform numbers that one mask over the features takes.
+
+        Parameters
+        ----------
+        features : how many features a mask has.
+        """
 
     @abstractmethod
     def __call__(
@@ -37,13 +42,24 @@ class MaskLaw(ABC):
 
     @abstractmethod
     def sizes(self, features: int) -> tuple[int, int]:
-        """Smallest and largest number of shown features that training sees often enough."""
+        """Smallest and largest number of shown features that training sees often enough.
+
+        Parameters
+        ----------
+        features : how many features a mask has.
+        """
 
 
 @dataclass(frozen=True)
 class Bernoulli(MaskLaw):
     """Each feature is shown with probability ``p``, independently. The paper uses p = 0.5.
 
+    Parameters
+    ----------
+    p : the probability, from 0 to 1; 0.5 by default.
+
+    Examples
+    --------
     >>> Bernoulli(0.5).sizes(784)
     (346, 438)
     """
@@ -58,6 +74,12 @@ class Bernoulli(MaskLaw):
             )
 
     def noise_width(self, features: int) -> int:
+        """Return ``features``: each has a uniform number of its own.
+
+        Parameters
+        ----------
+        features : how many features a mask has.
+        """
         return features
 
     def __call__(
@@ -66,6 +88,12 @@ class Bernoulli(MaskLaw):
         return (noise < self.p).to(noise.dtype)
 
     def sizes(self, features: int) -> tuple[int, int]:
+        """Return the sizes between which at least 999 of 1,000 masks lie.
+
+        Parameters
+        ----------
+        features : how many features a mask has.
+        """
         low, high = binom.ppf([_TAIL, 1 - _TAIL], features, self.p)
         return int(low), int(high)
 
@@ -83,6 +111,12 @@ class UniformSize(MaskLaw):
     """
 
     def noise_width(self, features: int) -> int:
+        """Return one more than ``features``: the threshold is a uniform number too.
+
+        Parameters
+        ----------
+        features : how many features a mask has.
+        """
         return features + 1
 
     def __call__(
@@ -91,6 +125,12 @@ class UniformSize(MaskLaw):
         return (noise[..., :features] < noise[..., features:]).to(noise.dtype)
 
     def sizes(self, features: int) -> tuple[int, int]:
+        """Return 0 and ``features``: every size comes.
+
+        Parameters
+        ----------
+        features : how many features a mask has.
+        """
         return 0, features
 
 
@@ -100,13 +140,17 @@ class Patches(MaskLaw):
 
     What a selector shows of a picture lies together; a predictor that has learned from scattered
     cells alone meets such masks unprepared. Uniform numbers on the grid, averaged over windows of
-    w × w cells that wrap around its edges, are a rough landscape; its k lowest cells are shown,
+    w × w cells that wrap around its edges, are a rough landscape. Its k lowest cells are shown,
     where k ~ U{0, …, cells}, and w is one of ``widths``, equally often. With w = 1 this is
     `UniformSize`, so every mask can come. Each cell is shown equally often, whatever w is.
 
+    Parameters
+    ----------
     grid : (lines, columns) of cells, or one number for both, as in `Superpixels`.
     widths : of windows, odd and narrower than the grid, or 1; by default 1, 3 and 5 where they fit.
 
+    Examples
+    --------
     >>> law = Patches(4)
     >>> law.widths, law.noise_width(16), law.sizes(16)
     ((1, 3), 18, (0, 16))
@@ -129,6 +173,12 @@ class Patches(MaskLaw):
         object.__setattr__(self, "widths", tuple(int(w) for w in widths))
 
     def noise_width(self, features: int) -> int:
+        """Return two more than ``features``: size and window are drawn too.
+
+        Parameters
+        ----------
+        features : how many features a mask has; it must be the number of cells.
+        """
         self._check(features)
         return features + 2
 
@@ -150,6 +200,12 @@ class Patches(MaskLaw):
         return (rank < torch.floor(size * (features + 1))).to(noise.dtype)
 
     def sizes(self, features: int) -> tuple[int, int]:
+        """Return 0 and ``features``: every size comes.
+
+        Parameters
+        ----------
+        features : how many features a mask has; it must be the number of cells.
+        """
         self._check(features)
         return 0, features
 

@@ -24,11 +24,21 @@ class Masker(ABC):
 
     @abstractmethod
     def features(self, columns: int) -> int:
-        """Return the number of features that a mask over ``columns`` columns has."""
+        """Return the number of features that a mask over ``columns`` columns has.
+
+        Parameters
+        ----------
+        columns : how many columns a row has, as networks read it.
+        """
 
     @abstractmethod
     def width(self, columns: int) -> int:
-        """Return the width of the masked input that a predictor takes for ``columns`` columns."""
+        """Return the width of the masked input that a predictor takes for ``columns`` columns.
+
+        Parameters
+        ----------
+        columns : how many columns a row has, as networks read it.
+        """
 
     @abstractmethod
     def __call__(
@@ -47,9 +57,21 @@ class Token(Masker):
     """
 
     def features(self, columns: int) -> int:
+        """Return ``columns``: each is a feature.
+
+        Parameters
+        ----------
+        columns : how many columns a row has, as networks read it.
+        """
         return columns
 
     def width(self, columns: int) -> int:
+        """Return twice ``columns``: values and mask lie side by side.
+
+        Parameters
+        ----------
+        columns : how many columns a row has, as networks read it.
+        """
         return 2 * columns
 
     def __call__(
@@ -67,9 +89,21 @@ class Zero(Masker):
     """
 
     def features(self, columns: int) -> int:
+        """Return ``columns``: each is a feature.
+
+        Parameters
+        ----------
+        columns : how many columns a row has, as networks read it.
+        """
         return columns
 
     def width(self, columns: int) -> int:
+        """Return ``columns``: the values alone.
+
+        Parameters
+        ----------
+        columns : how many columns a row has, as networks read it.
+        """
         return columns
 
     def __call__(
@@ -82,9 +116,14 @@ class Zero(Masker):
 class Groups(Masker):
     """Columns that are shown or hidden together, over any other masker.
 
-    ``index[c]`` is the feature that column ``c`` belongs to; features are numbered from 0 without
-    gaps.
+    Parameters
+    ----------
+    index : ``index[c]`` is the feature that column ``c`` belongs to; features are numbered from 0
+        without gaps.
+    masker : hides the single columns: any but another `Groups`. None (default) is `Token`.
 
+    Examples
+    --------
     >>> Groups((0, 0, 1), Zero())(torch.ones(1, 3), torch.tensor([[1.0, 0.0]]))
     tensor([[1., 1., 0.]])
     """
@@ -106,6 +145,12 @@ class Groups(Masker):
             )
 
     def features(self, columns: int) -> int:
+        """Return the number of groups.
+
+        Parameters
+        ----------
+        columns : how many columns a row has; it must be the length of ``index``.
+        """
         if columns != len(self.index):
             raise InputError(
                 f"the groups describe {len(self.index)} columns but the data have {columns}; "
@@ -114,6 +159,12 @@ class Groups(Masker):
         return max(self.index) + 1
 
     def width(self, columns: int) -> int:
+        """Return the width of the masker of the single columns.
+
+        Parameters
+        ----------
+        columns : how many columns a row has, as networks read it.
+        """
         return self.masker.width(columns)
 
     def __call__(

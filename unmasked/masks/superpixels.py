@@ -32,14 +32,31 @@ class Fill(Masker):
     """
 
     def features(self, columns: int) -> int:
+        """Return ``columns``: each number is masked by itself.
+
+        Parameters
+        ----------
+        columns : how many numbers an image has.
+        """
         return columns
 
     def width(self, columns: int) -> int:
+        """Return ``columns``: the image with its hidden pixels filled.
+
+        Parameters
+        ----------
+        columns : how many numbers an image has.
+        """
         return columns
 
     @abstractmethod
     def filled(self, images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c h w"]:
-        """Return images of the same shape, from which hidden pixels take their values."""
+        """Return images of the same shape, from which hidden pixels take their values.
+
+        Parameters
+        ----------
+        images : (batch, channels, height, width), whole.
+        """
 
     def __call__(
         self, x: Float[Tensor, "batch columns"], mask: Float[Tensor, "batch columns"]
@@ -55,12 +72,23 @@ class ImageMean(Fill):
     """Hidden pixels take each channel's mean over the image."""
 
     def filled(self, images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c h w"]:
+        """Return each channel's mean over the image, at every pixel.
+
+        Parameters
+        ----------
+        images : (batch, channels, height, width), whole.
+        """
         return images.mean((2, 3), keepdim=True).expand_as(images)
 
 
 @dataclass(frozen=True)
 class Blur(Fill):
-    """Hidden pixels take a Gaussian blur of the image; ``sigma`` in pixels, edges mirrored."""
+    """Hidden pixels take a Gaussian blur of the image, with mirrored edges.
+
+    Parameters
+    ----------
+    sigma : standard deviation of the blur in pixels, above 0; 4 by default.
+    """
 
     sigma: float = 4.0
 
@@ -71,6 +99,12 @@ class Blur(Fill):
         object.__setattr__(self, "sigma", float(self.sigma))
 
     def filled(self, images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c h w"]:
+        """Return the blurred images.
+
+        Parameters
+        ----------
+        images : (batch, channels, height, width), whole.
+        """
         batch, channels, height, width = images.shape
         result = images.reshape(batch * channels, 1, height, width)
         for axis, length in ((2, height), (3, width)):
@@ -91,12 +125,17 @@ class Blur(Fill):
 class Superpixels(Masker):
     """Cells of a grid, or regions of a label map, over any image size.
 
+    Parameters
+    ----------
     grid : (lines, columns) of cells, or one number for both; None: every pixel is a feature. Where
         the size does not divide evenly, cells differ by at most one pixel.
     labels : instead of a grid, an array (height, width) of region numbers 0, 1, 2, … without gaps.
-    masker : what hidden pixels look like: `Token`, `Zero`, `Blur`, `ImageMean` or your own.
+    masker : what hidden pixels look like: `Token` (default), `Zero`, `Blur`, `ImageMean` or your
+        own.
     shape : (channels, height, width) of the images; `fit` fills it in.
 
+    Examples
+    --------
     >>> from unmasked import Zero
     >>> one = Superpixels(2, masker=Zero()).bound((1, 2, 4))
     >>> one(torch.ones(1, 8), torch.tensor([[1.0, 0.0, 0.0, 1.0]])).reshape(2, 4)
@@ -125,7 +164,12 @@ class Superpixels(Masker):
             self._check()
 
     def bound(self, shape: tuple[int, ...]) -> Superpixels:
-        """Return a copy of this masker for images of one size (channels, height, width)."""
+        """Return a copy of this masker for images of one size.
+
+        Parameters
+        ----------
+        shape : (channels, height, width) of the images.
+        """
         return replace(self, shape=tuple(shape))  # type: ignore[arg-type]  # checked there
 
     def _check(self) -> None:
@@ -192,10 +236,22 @@ class Superpixels(Masker):
         return self.shape
 
     def features(self, columns: int) -> int:
+        """Return the number of superpixels.
+
+        Parameters
+        ----------
+        columns : how many numbers an image has; it must be channels × height × width of ``shape``.
+        """
         self._columns(columns)
         return int(self.map.max()) + 1
 
     def width(self, columns: int) -> int:
+        """Return the width of what a predictor takes; with `Token` the mask is one more channel.
+
+        Parameters
+        ----------
+        columns : how many numbers an image has; it must be channels × height × width of ``shape``.
+        """
         self._columns(columns)
         _, height, width = self._shape
         if type(self.masker) is Token:
@@ -218,7 +274,12 @@ class Superpixels(Masker):
             )
 
     def pixels(self, mask: Float[Tensor, "batch features"]) -> Float[Tensor, "batch pixels"]:
-        """The mask of each pixel."""
+        """The mask of each pixel.
+
+        Parameters
+        ----------
+        mask : (batch, features), 1 = shown.
+        """
         if self.grid is None and self.labels is None:
             return mask
         return mask.index_select(-1, self._map_on(mask.device))

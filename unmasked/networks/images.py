@@ -67,10 +67,17 @@ def _folded(x: Tensor, fold: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CNN:
-    """A small predictor: at each width a block of convolutions, then half the size; at the end the
-    mean over all places, and a linear layer. ``fold`` × ``fold`` pixels are seen as one place,
-    which is as many times cheaper.
+    """A small predictor: at each width a block of convolutions, then half the size. At the end come
+    the mean over all places and a linear layer.
 
+    Parameters
+    ----------
+    widths : channels of each block, (16, 32, 64) by default; multiples of 8, or at most 8.
+    fold : ``fold`` × ``fold`` pixels are seen as one place, which is as many times cheaper; 1 by
+        default.
+
+    Examples
+    --------
     >>> CNN((8, 16))((1, 28, 28), 10)(torch.zeros(5, 1, 28, 28)).shape
     torch.Size([5, 10])
     """
@@ -112,9 +119,15 @@ def _halved(x: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class UNet:
     """A small selector: down through blocks of the widths and up again beside what was seen on the
-    way, to one logit for each pixel. Any image size. ``fold`` × ``fold`` pixels are seen as one
-    place, and then have one logit.
+    way, to one logit for each pixel. Any image size.
 
+    Parameters
+    ----------
+    widths : channels of each block, (16, 32, 64) by default; multiples of 8, or at most 8.
+    fold : ``fold`` × ``fold`` pixels are seen as one place, and then have one logit; 1 by default.
+
+    Examples
+    --------
     >>> UNet((8, 16))((1, 28, 27), 784)(torch.zeros(5, 1, 28, 27)).shape
     torch.Size([5, 1, 28, 27])
     """
@@ -162,8 +175,11 @@ class _UNet(nn.Module):
 class DenseNet121:
     """MONAI's DenseNet121, as the paper's predictor for X-rays.
 
-    norm : "batch" as it was published, or "group", which looks at one image at a time: for
-        predictors that are trained on masks other than those they are judged on.
+    Parameters
+    ----------
+    dropout : rate of dropout after each dense layer; 0 (default) for none.
+    norm : "batch" (default) as it was published, or "group", which looks at one image at a time.
+        That is for predictors that are trained on masks other than those they are judged on.
     """
 
     dropout: float = 0.0
@@ -190,6 +206,12 @@ class MonaiUNet:
     """MONAI's UNet, as the paper's selector for X-rays: one logit for each pixel.
 
     Height and width must be multiples of 2 to the number of strides.
+
+    Parameters
+    ----------
+    channels : of each level, (16, 32, 64, 128) by default; from one to the next is a stride, which
+        halves the image.
+    residual_units : MONAI's ``num_res_units``, convolutions in the block of a level; 2 by default.
     """
 
     channels: tuple[int, ...] = (16, 32, 64, 128)

@@ -36,9 +36,17 @@ NORMALISATIONS: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "batch": nn
 class MLP:
     """Layout of a multilayer perceptron; calling it with inputs and outputs builds the network.
 
-    ``initialisation`` is "torch" (PyTorch's own) or "glorot" (Glorot uniform weights and zero
-    biases, the default of Keras and so of the authors' code).
+    Parameters
+    ----------
+    hidden : the width of each hidden layer, (200, 200) by default.
+    activation : "relu", "selu", "silu" (default), "gelu", "elu" or "tanh".
+    normalisation : "layer" or "batch", between a hidden layer and its activation; None (default)
+        for none.
+    initialisation : "torch" (default), PyTorch's own, or "glorot": Glorot uniform weights and zero
+        biases, the default of Keras and so of the authors' code.
 
+    Examples
+    --------
     >>> MLP(hidden=(8,), activation="relu")(3, 2)
     Sequential(
       (0): Linear(in_features=3, out_features=8, bias=True)
@@ -95,10 +103,18 @@ class SetMLP:
     A hidden column leaves the sum, so what was learned with few columns shown carries over to
     many. Takes [x ⊙ m, m], what `Token` makes.
 
-    With ``bins`` it is told what the columns of a table are (`bound`): numbers that are far from
-    normal are also cut into bins, one input each that rises from 0 to 1 within its bin, and
-    columns that hold 0 or 1 enter as they are, without φ.
+    Parameters
+    ----------
+    hidden : the widths of the MLP's hidden layers, (200, 200) by default.
+    inner : how many numbers φ(a_j x_j + b_j) is, for each column; 32 by default.
+    embedding : how many numbers the sum h is; 128 by default.
+    activation : φ, and the MLP's: "silu" by default, or another of `MLP`.
+    bins : be told what the columns of a table are (`bound`); False by default. Numbers that are far
+        from normal are then also cut into bins, one input each that rises from 0 to 1 within its
+        bin. Columns that hold 0 or 1 enter as they are, without φ.
 
+    Examples
+    --------
     >>> SetMLP(hidden=(8,), inner=4, embedding=6)(6, 2)(torch.zeros(5, 6)).shape
     torch.Size([5, 2])
     """
@@ -131,9 +147,11 @@ class SetMLP:
         return _SetNetwork(inputs // 2, self.inner, self.embedding, self.activation, head)
 
     def bound(self, numeric: Mapping[int, Sequence[float]]) -> Factory:
-        """Return this network told of a table: {column that holds numbers: edges of its bins}.
+        """Return this network told of a table; without ``bins`` it is what it was.
 
-        Without ``bins`` it is what it was.
+        Parameters
+        ----------
+        numeric : {column that holds numbers: edges of its bins}; no edges, no bins.
         """
         return BoundSet(self, numeric) if self.bins else self
 

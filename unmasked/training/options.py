@@ -111,7 +111,12 @@ class Training:
 
     @classmethod
     def paper(cls, epochs: int = 1000) -> Training:
-        """Adam at a constant 1e-4 with batches of 1,000, as far as the paper states it."""
+        """Adam at a constant 1e-4 with batches of 1,000, as far as the paper states it.
+
+        Parameters
+        ----------
+        epochs : passes over the training rows; 1,000 by default.
+        """
         return cls(
             epochs=epochs,
             batch_size=1000,
@@ -126,6 +131,12 @@ class Training:
     def resolve(self, rows: int) -> Training:
         """Fill in ``epochs`` and ``batch_size`` for a number of training rows.
 
+        Parameters
+        ----------
+        rows : how many training rows there are.
+
+        Examples
+        --------
         >>> Training().resolve(10_000)  # doctest: +ELLIPSIS
         Training(epochs=150, batch_size=1000, ...)
         >>> Training(batch_size=500).resolve(120).batch_size
@@ -138,8 +149,15 @@ class Training:
         return replace(self, epochs=epochs, batch_size=batch)
 
     def price_share(self, step: int, steps: int) -> float:
-        """Share of the price that is charged in step ``step`` of a selector's ``steps``.
+        """Share of the price that is charged in one step of a selector.
 
+        Parameters
+        ----------
+        step : the step, counted from 0 when the selector starts.
+        steps : how many steps the selector takes.
+
+        Examples
+        --------
         >>> [Training(price_rise=0.5).price_share(step, 8) for step in (0, 1, 3, 7)]
         [0.25, 0.5, 1.0, 1.0]
         """
@@ -147,7 +165,13 @@ class Training:
         return 1.0 if step >= rise else (step + 1) / rise
 
     def pace(self, step: int, steps: int) -> float:
-        """Share of the peak rate in step ``step`` of ``steps``: a pure function, so runs resume."""
+        """Share of the peak rate in one step: a pure function, so runs resume.
+
+        Parameters
+        ----------
+        step : the step, counted from 0 when the network starts.
+        steps : how many steps the network takes.
+        """
         if self.schedule == "constant":
             return 1.0
         rise = max(1, round(0.3 * steps))

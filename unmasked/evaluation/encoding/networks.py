@@ -122,15 +122,20 @@ def network_encoding_test(
     ----------
     X : images (rows, channels, height, width), or (rows, numbers), none missing. **Only rows that
         neither the explainer nor the explained model was trained on.**
-    y : (rows,) labels. masks : an `Explanation`, or (rows, features), 1 = shown; a feature of
-        images is a pixel with all its channels (masks may then be (rows, height, width)) unless
-        the explanation says which superpixel each pixel is in.
+    y : (rows,) labels.
+    masks : an `Explanation`, or (rows, features), 1 = shown. A feature of images is a pixel with
+        all its channels, or the superpixel that the explanation puts it in. Masks of pixels may be
+        (rows, height, width).
     groups, folds, threshold, max_rows, progress : as for `encoding_test`. With fewer than 1,000
         rows (or groups) there is no `no sign of encoding`.
-    network : a factory (inputs, outputs) of networks from what is shown, flat, to logits; it must
+    network : a factory (inputs, outputs) of networks from what is shown, flat, to logits. It must
         be able to tell places apart, as a code may lie in where a pixel is. `MLP` by default.
-    epochs : at most so many; the best of them on held-out training rows is kept.
-    batch_size : at most so many rows in a step; fewer where there are few.
+    epochs : at most so many, 40 by default; the best of them on held-out training rows is kept.
+    batch_size : at most so many rows in a step, 128 by default; fewer where there are few.
+    learning_rate : the highest rate of AdamW's one-cycle schedule; 0.003 by default.
+    random_state : seed of folds, shuffles, networks and resamples; 0 by default.
+    device : where the networks are trained: "auto" (default), the first CUDA device or else the
+        CPU; or "cpu", "cuda", …
     """
     check_settings(folds, 1, threshold, random_state, max_rows)
     for name, value in (("epochs", epochs), ("batch_size", batch_size)):

@@ -42,16 +42,19 @@ class Encoding:
 
     Attributes
     ----------
-    nats : estimate of E KL(p(y | x_v, e(x) = v) ‖ p(y | x_v)); it runs low for intricate codes,
+    nats : estimate of E KL(p(y | x_v, e(x) = v) ‖ p(y | x_v)). It runs low for intricate codes,
         and can run high for plain ones in few rows, where c = 0 fits noise.
     low, high : 95% interval over rows (or groups), never narrower upwards than the rows allow.
-    verdict : "encodes", "no sign of encoding" or "cannot tell"; reason : why, in a sentence.
+    verdict : "encodes", "no sign of encoding" or "cannot tell".
+    reason : why, in a sentence.
     detectable : the size, in nats, that the rule would notice 19 times in 20 if the model caught
-        all of it; smaller or more intricate codes may have gone unnoticed.
+        all of it. Smaller or more intricate codes may have gone unnoticed.
     effective_rows : rows (or groups) times how well shuffled pairs cover the real ones.
-    rows, classes : how many were tested. threshold : nats that count as encoding.
-    assumed : what was taken for granted. remarks : what to know before believing the figures.
+    rows, classes : how many were tested.
+    threshold : nats that count as encoding.
     gains : (rows,) each tested row's own log-likelihood ratio, whose mean is ``nats``.
+    remarks : what to know before believing the figures.
+    assumed : what was taken for granted.
     """
 
     nats: float

@@ -67,18 +67,22 @@ def encoding_test(
     X : (rows, features), a DataFrame or an array. Text, categories, truth values and dates are
         one feature each; missing values are values: a shown missing value is not a hidden one.
         **Only rows that neither the explainer nor the explained model was trained on.**
-    y : (rows,) labels of two or more classes. masks : (rows, features), 1 = shown, or an
-        `Explanation`. groups : (rows,) rows that belong together, such as a patient's.
+    y : (rows,) labels of two or more classes.
+    masks : (rows, features), 1 = shown, or an `Explanation`.
+    groups : (rows,) rows that belong together, such as a patient's; None (default) for none.
     times : (rows,) numbers or dates, instead of groups: rows near in time may be dependent. Folds
         are then periods, a row is given other rows' masks of about its own time only, and
         neighbours are resampled together.
-    folds : models are fitted on all folds but one and judged on that one.
-    shuffles : how many times each row is given another row's mask.
-    threshold : nats that count as encoding.
+    folds : models are fitted on all folds but one and judged on that one; 5 by default.
+    shuffles : how many times each row is given another row's mask; 4 by default.
+    threshold : nats that count as encoding; 0.02 by default.
     estimator : a scikit-learn classifier that takes NaN for hidden; boosting by default.
-    max_rows : of more rows, a random sample is tested; None for all.
-    progress : called with (folds done, folds) after each.
+    max_rows : of more rows, 20,000 by default, a random sample is tested; None for all.
+    random_state : seed of folds, shuffles, boosting and resamples; 0 by default.
+    progress : called with (folds done, folds) after each; None (default) for nothing.
 
+    Examples
+    --------
     >>> random = np.random.default_rng(0)
     >>> x, y = random.normal(size=(600, 4)), random.integers(2, size=600)
     >>> code = np.eye(4, dtype=bool)[y]  # shows x1 for class 0, x2 for class 1
