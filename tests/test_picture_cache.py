@@ -98,8 +98,8 @@ def test_a_cache_that_cannot_be_written_is_said(films, tmp_path):
 KILLED = """
 import sys, time
 from pathlib import Path
-from unmasked.data import picturecache
-from unmasked.data.picturefiles import Plan
+from unmasked.io import image_cache as picturecache
+from unmasked.io.image_files import Plan
 picturecache._SECONDS_BETWEEN_NOTES = 0.0
 inner = picturecache.read
 def slow(path, plan):
@@ -169,8 +169,8 @@ def test_pixels_and_what_is_said_of_them_change_together(films, tmp_path, monkey
 RACING = """
 import sys, time
 from pathlib import Path
-from unmasked.data import picturecache
-from unmasked.data.picturefiles import Plan
+from unmasked.io import image_cache as picturecache
+from unmasked.io.image_files import Plan
 inner, gate, mine = picturecache.read, Path(sys.argv[3]), Path(sys.argv[4])
 def slow(path, plan):
     mine.touch()

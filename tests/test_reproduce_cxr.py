@@ -121,7 +121,7 @@ def test_an_evaluator_that_cannot_read_the_truth_is_told(truth: float, blind: bo
 
 
 def test_the_optimum_of_fewer_films_is_of_those() -> None:
-    some = films_job._with_truth(films_job._parts(FILMS, 40), PARTS, GRID, 40)
+    some = films_job._with_truth(films_job._cxr_parts(FILMS, 40), PARTS, GRID, 40)
     places = films_job._evenly(len(PARTS[0].y), 40)
     every = truth_of_superpixels(PARTS[0].truth, GRID)
     assert some.train.truth is not None
@@ -344,13 +344,13 @@ def test_fewer_films_are_taken_from_all_of_them() -> None:
     order = np.argsort(PARTS[0].y, kind="stable")
     train = FILMS.train._replace(x=FILMS.train.x[order], y=FILMS.train.y[order])
     sorted_films = replace(FILMS, train=train)
-    rows = films_job._parts(sorted_films, 40).train
+    rows = films_job._cxr_parts(sorted_films, 40).train
     assert rows.y.mean() == pytest.approx(train.y.mean(), abs=1 / 40)
-    every = films_job._parts(sorted_films, None).train
+    every = films_job._cxr_parts(sorted_films, None).train
     assert np.array_equal(every.y, train.y)
     places = films_job._evenly(len(train.y), 40)
     assert np.array_equal(rows.x, every.x[places])
-    assert np.array_equal(films_job._parts(sorted_films, 1000).train.x, every.x)
+    assert np.array_equal(films_job._cxr_parts(sorted_films, 1000).train.x, every.x)
 
 
 def test_drawn_films_are_as_many_as_the_preset_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,8 +146,8 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 from small_runs import *
-from unmasked.engine import loop
-from unmasked.engine.program import Program
+from unmasked.training import loop
+from unmasked.training.program import Program
 
 loop._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 losses = Program.losses

@@ -61,8 +61,8 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from small_cxr import FILMS, OPTIONS, PARTS, tiny
-from unmasked.engine import loop
-from unmasked.reproduce.cxr import run_cxr
+from unmasked.training import loop
+from unmasked.reproduce.image_sets import run_cxr
 
 torch.set_num_threads(1)
 loop._SECONDS_BETWEEN_CHECKPOINTS, loop._SAVING_SHARE = 0.0, 0  # after every epoch

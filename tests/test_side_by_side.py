@@ -114,7 +114,7 @@ _RUN = """
 import sys
 from pathlib import Path
 from noted_tasks import Diary
-from unmasked.reproduce.sidebyside import train_side_by_side
+from unmasked.reproduce.parallel import train_side_by_side
 if __name__ == "__main__":
     train_side_by_side(Diary(Path(sys.argv[1]), {"start": "stay", "third": "stay"}), (), 2)
 """

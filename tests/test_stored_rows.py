@@ -253,7 +253,7 @@ import resource, sys
 import numpy as np, torch
 torch.set_num_threads(1)
 from unmasked import RealX, Training, Superpixels
-from unmasked.data.stored import StoredImages
+from unmasked.inputs.stored import StoredImages
 from unmasked.networks import MLP
 
 rows, allowed = 20_000, 250 * 2**20  # as float32 the pictures alone take 328 MB

@@ -383,7 +383,7 @@ def test_processes_take_turns_to_commit_and_to_fold(where):
         import sys
         from pathlib import Path
         from unmasked.study.database import open_database
-        from unmasked.study.places import database_url
+        from unmasked.study.backends import database_url
         reader, place = int(sys.argv[1]), {place!r}
         for turn in range(10):
             where = database_url(place) if "://" in place else Path(place)

@@ -361,8 +361,8 @@ SAME = {
 SCRIPT = """
 import json, sys
 import numpy as np
-from unmasked.masking import Zero
-from unmasked.superpixels import Blur, ImageMean, Superpixels
+from unmasked.masks.maskers import Zero
+from unmasked.masks.superpixels import Blur, ImageMean, Superpixels
 print(json.dumps([repr(eval(text)) for text in json.loads(sys.argv[1])]))
 """
 

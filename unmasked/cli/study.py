@@ -199,7 +199,7 @@ def links(
         from unmasked.study.serving import require_packages
 
         require_packages()
-        from unmasked.study.guard import renew_links
+        from unmasked.study.links import renew_links
 
         names = [*(reader or []), *(["owner"] if owner else [])]
         for name, path in renew_links(folder, names, revoke=revoke, database=database):
@@ -246,7 +246,7 @@ def demo(
         )
 
         require_packages()
-        from unmasked.study.guard import renew_links
+        from unmasked.study.links import renew_links
         from unmasked.study.power import check_demo, create_demo
 
         chosen = free_port(host, PORT) if port is None else port

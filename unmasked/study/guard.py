@@ -1,18 +1,16 @@
-"""Stand before every request: who is asking, by which link, how often; headers of every reply."""
+"""Stand before every request: who is asking, how often; headers of every reply."""
 
 from __future__ import annotations
 
 import hmac
 import json
 import logging
-import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address
-from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
 
@@ -22,47 +20,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unmasked.errors import InputError
 from unmasked.study.answers import Answer
-from unmasked.study.create import OWNER
-from unmasked.study.database import open_database
-from unmasked.study.folder import Reader, ReaderCase, Study, read_study
-
-
-def renew_links(
-    folder: Path,
-    names: Sequence[str] = (),
-    *,
-    revoke: bool = False,
-    database: str | None = None,
-) -> list[tuple[str, str]]:
-    """(name, path of the new link) of each; the path is empty where links were only revoked.
-
-    ``names`` are those of readers, or ``OWNER``; none means everybody.
-    """
-    study = read_study(folder)
-    known: dict[str, int | None] = {reader.name: i for i, reader in enumerate(study.readers)}
-    known[OWNER] = None
-    for name in names:
-        if name not in known:
-            raise InputError(f"a link's reader must be one of {', '.join(known)} but is {name!r}.")
-    opened = open_database(study.where(database), study.digest)
-    result = []
-    try:
-        for name in names or known:
-            number = known[name]
-            path = ""
-            if revoke:
-                opened.revoke_links(number)
-            else:
-                fresh = secrets.token_urlsafe(32)
-                opened.renew_link(number, fresh)
-                path = f"/{'o' if number is None else 'r'}/{fresh}"
-            result.append((name, path))
-    finally:
-        opened.close()
-    return result
-
+from unmasked.study.folder import Reader, ReaderCase, Study
 
 NO_LINK = "This link does not open a study. Ask the person who sent it to you for a new one."
 
