@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,13 @@ def test_other_rows_than_those_fitted_on_are_refused() -> None:
     model = explainer(training=Training(epochs=1)).fit(NOISE, Y)
     with pytest.raises(InputError, match="rows that the explainer was fitted on"):
         stability(model, NOISE + 1, Y, seeds=2)
+
+
+def test_other_seeds_keep_their_training_elsewhere(tmp_path: Path) -> None:
+    """A run with two seeds that was stopped, then one with three: the first is not in the way."""
+    model = explainer(search=False, training=Training(epochs=1), checkpoint=tmp_path)
+    model.fit(NOISE, Y)
+    for seeds in (2, 3, [5, 6]):
+        found = stability(model, NOISE, Y, seeds=seeds)
+        assert len(found.masks) == (seeds if isinstance(seeds, int) else len(seeds))
+    assert len(list(tmp_path.glob("realx-stability-*.safetensors"))) == 3

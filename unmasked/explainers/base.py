@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -159,6 +160,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
         self, train: Data, valid: Data, level: float, seeds: Sequence[int], fitted: Explainer
     ) -> list[nn.Module]:
         """Selectors of one level, trained as ``fitted`` was but with other seeds."""
+        name, which = type(self).__name__.lower(), crc32(repr(tuple(seeds)).encode())
         trained = fit(
             self._method(),
             Settings((level,), tuple(seeds)),
@@ -166,7 +168,7 @@ class Explainer(TransformerMixin, MaskedEstimator):  # type: ignore[misc]
             valid,
             self._options,
             device=self.device,
-            path=checkpoint_file(self.checkpoint, f"{type(self).__name__.lower()}-stability"),
+            path=checkpoint_file(self.checkpoint, f"{name}-stability-{which:08x}"),
             show=self.progress,
             title=f"{self.title}, {len(seeds)} seeds",
             whole=True,

@@ -273,10 +273,14 @@ def _put_in_place(items: Sequence[Path], folder: Path, gone: Sequence[str]) -> N
     shutil.rmtree(old, ignore_errors=True)
 
 
-def checkpoint_folder(folder: Path, *parts: str | bytes) -> Path:
-    """Return where a run described by ``parts`` keeps its training; others keep it elsewhere."""
+def checkpoint_folder(folder: Path, *contents: str | bytes, **settings: object) -> Path:
+    """Return where a run keeps its training; runs of other data or settings keep it elsewhere.
+
+    contents : what the run is about, such as the bytes of a table. settings : by name, all that
+        decides what is learned; their representations tell them apart.
+    """
     digest = hashlib.sha256()
-    for part in parts:
+    for part in (*contents, *(f"{name}={settings[name]!r};" for name in sorted(settings))):
         digest.update(part if isinstance(part, bytes) else part.encode())
     return folder / CHECKPOINTS / digest.hexdigest()[:12]
 

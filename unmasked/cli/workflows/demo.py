@@ -80,7 +80,9 @@ def run_demo(
         "device": device,
         "progress": show,
         "random_state": seed,
-        "checkpoint": checkpoint_folder(folder, f"demo {seed} {rows} {training} {device}"),
+        "checkpoint": checkpoint_folder(
+            folder, "demo", seed=seed, rows=rows, training=training, device=device
+        ),
     }
     picks = savable()
     explainer = RealX(SPARSITIES, **options)

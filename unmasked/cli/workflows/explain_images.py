@@ -179,8 +179,17 @@ def explain_folder(
         for part in ("train", "valid", "test")
     )
     training = default_training(len(split["train"]), epochs, parts, reading.size)
-    run = f"{sparsity} {superpixels} {network} {seed} {training} {device}"
-    checkpoint = checkpoint_folder(out, pictures.file.name, _said(pictures), run)
+    checkpoint = checkpoint_folder(
+        out,
+        pictures.file.name,
+        _said(pictures),
+        sparsity=sparsity,
+        superpixels=superpixels,
+        network=network,
+        seed=seed,
+        training=training,
+        device=device,
+    )
     tell_of_other_training(out, checkpoint)
     options: dict[str, Any] = {
         "predictor": parts.predictor,

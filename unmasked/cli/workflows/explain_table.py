@@ -151,14 +151,18 @@ def explain_table(
     check_parts(*(part[0] for part in (split.train, split.valid, split.test)))
     _check_apart(path, folder)
     prepare_folder(folder, MODELS, _WRITES)
-    run = f"{target} {sparsity} {seed} {training} {device}"
-    if restarts > 1:
-        run += f" {restarts} restarts"
-    if roles != Roles():
-        run += f" {roles}"
-    if search != "auto":
-        run += f" search {search}"
-    checkpoint = checkpoint_folder(folder, path.read_bytes(), run)
+    checkpoint = checkpoint_folder(
+        folder,
+        path.read_bytes(),
+        target=target,
+        sparsity=sparsity,
+        seed=seed,
+        training=training,
+        device=device,
+        roles=roles,
+        restarts=restarts,
+        search=search,
+    )
     tell_of_other_training(folder, checkpoint)
     tell_of_replacing(folder, command)
     options: dict[str, Any] = {
