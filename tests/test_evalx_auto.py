@@ -82,7 +82,9 @@ def test_by_default_the_recipe_learns_and_the_choice_is_said() -> None:
     evaluator = auto().fit(table, y)
     assert evaluator.picked_ in ("network", "boosting", "both")
     assert "on 40 validation rows" in evaluator.reason_
-    assert evaluator._options == defaults.training(BRIEF)
+    assert evaluator._training(160) == defaults.training(BRIEF, 160)
+    evaluator.training = None
+    assert evaluator._training(10_000).weight_decay == defaults.DECAY
 
 
 def test_what_was_asked_for_is_done() -> None:
@@ -94,7 +96,7 @@ def test_what_was_asked_for_is_done() -> None:
     for changes in ({"predictor": TINY}, {"masker": Zero()}):
         plain = auto(**changes).fit(x, y)
         assert (len(plain.predictors_), plain.picked_) == (1, "network")
-        assert plain._options == BRIEF
+        assert plain._training(160) == BRIEF
     assert auto(mask_law=Bernoulli(0.5)).fit(x, y).reason_ == "the mean of 4 networks"
     trees = HistGradientBoostingClassifier(max_iter=3)
     assert EvalX(estimator=trees, mask_copies=3).fit(x, y).picked_ == "boosting"

@@ -172,7 +172,7 @@ class EvalX(TableEvaluator):
             Settings(seeds=tuple(seed + MEMBER_SHIFT * i for i in range(members))),
             train,
             valid,
-            self._options,
+            self._training(train.rows),
             device=self.device,
             path=checkpoint_file(self.checkpoint, "evalx"),
             show=self.progress,
@@ -315,10 +315,10 @@ class EvalX(TableEvaluator):
             return int(self.members)
         return self._recipe[1] if self._by_default else 1
 
-    @property
-    def _options(self) -> Training | None:
+    def _training(self, rows: int) -> Training | None:
+        """Return how the networks learn from so many rows."""
         recipe = self._by_default and self._predictor == defaults.NETWORK
-        return defaults.training(self.training) if recipe else super()._options
+        return defaults.training(self.training, rows) if recipe else self._options
 
     def _learn(self, table: Any) -> None:
         self._of_table = isinstance(table, pd.DataFrame)

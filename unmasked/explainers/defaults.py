@@ -16,8 +16,10 @@ from unmasked.training import Training
 
 NETWORK = SetMLP(inner=16, embedding=128, activation="gelu", bins=True)
 """What learns from random masks of a table."""
-TRAINING = Training(learning_rate=1e-2, weight_decay=0.1)
-"""How `NETWORK` is trained."""
+TRAINING = Training(learning_rate=1e-2, weight_decay=0.3)
+"""How `NETWORK` is trained on few rows."""
+MANY_ROWS, DECAY = 5000, 0.1
+"""With more rows to learn from than the first its weights decay by the second."""
 SAMPLER: BernoulliSampler = RebarBernoulli()
 """What a selector learns by, where one is trained."""
 MEMBERS = 4
@@ -39,11 +41,20 @@ _MOST_WORK = 64_000_000  # numbers that one more tree of each class looks at: ha
 _TREE = 4096  # rows that take as long as what a tree does however few there are
 
 
-def training(asked: Training | None) -> Training:
-    """Return ``asked``, or the recipe with its epochs where nothing but epochs was asked for."""
+def training(asked: Training | None, rows: int) -> Training:
+    """Say how to train `NETWORK`: as asked, or by the recipe with as many epochs as asked.
+
+    rows : to learn from. Few are easily learned by heart, so decay must be strong; with many it
+        would hide what they say.
+
+    >>> training(None, 5000).weight_decay, training(None, 5001).weight_decay
+    (0.3, 0.1)
+    """
     options = asked or Training()
-    only_epochs = options == Training(epochs=options.epochs)
-    return replace(TRAINING, epochs=options.epochs) if only_epochs else options
+    if options != Training(epochs=options.epochs):
+        return options
+    recipe = TRAINING if rows <= MANY_ROWS else replace(TRAINING, weight_decay=DECAY)
+    return replace(recipe, epochs=options.epochs)
 
 
 def networks(inputs: int) -> tuple[Factory, int]:

@@ -308,7 +308,7 @@ class Search:
             Settings(seeds=restart_seeds(self.seed, last)[first:]),
             train,
             self._of(self.valid, part),
-            defaults.training(self.training),
+            defaults.training(self.training, train.rows),
             device=self.device,
             path=checkpoint_file(self.checkpoint, f"realx-predictor-{name}"),
             show=self.show,
