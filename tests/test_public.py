@@ -78,3 +78,17 @@ def test_a_module_under_an_old_name_hides_no_function():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "10"]
+
+
+def test_a_module_below_an_old_name_is_not_loaded_twice():
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); "
+        "from unmasked.engine.options import Training as old; from unmasked import Training; "
+        "from unmasked.engine import loop, fit; import unmasked.training.loop as new; "
+        "print(old is Training, loop is new, callable(fit))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "True"]
+    code = "import unmasked.engine.nothing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ModuleNotFoundError: No module named 'unmasked.engine.nothing'" in done.stderr

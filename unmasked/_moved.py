@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -17,13 +18,8 @@ MOVED = {
     "unmasked.choosing": "unmasked.explainers.path",
     "unmasked.columns": "unmasked.inputs.table",
     "unmasked.data": "unmasked.datasets",
-    "unmasked.data.chest_xray": "unmasked.datasets.chest_xray",
-    "unmasked.data.mnist": "unmasked.datasets.mnist",
-    "unmasked.data.phantom": "unmasked.datasets.phantom",
     "unmasked.data.picture_folder": "unmasked.io.image_folder",
-    "unmasked.data.posterior": "unmasked.datasets.posterior",
     "unmasked.data.stored": "unmasked.inputs.stored",
-    "unmasked.data.synthetic": "unmasked.datasets.synthetic",
     "unmasked.data.tables": "unmasked.io.tables",
     "unmasked.defaults": "unmasked.explainers.defaults",
     "unmasked.engine": "unmasked.training",
@@ -48,8 +44,11 @@ class _Package(ModuleType):
     """A package under its old name, with all that the new one has.
 
     It is not the new one itself: whatever imports a module of it makes that an attribute of it,
-    and ``datasets.mnist`` is to stay the function.
+    and ``datasets.mnist`` is to stay the function. Nothing lies below it, or its modules would be
+    loaded twice.
     """
+
+    __path__: list[str] = []  # noqa: RUF012
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(MOVED[self.__name__]), name)
@@ -59,26 +58,32 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
 
+def _place(old: str) -> str | None:
+    """Return the new name of a module, or of one below a package that moved."""
+    package, _, module = old.rpartition(".")
+    new = MOVED.get(old) or (f"{MOVED[package]}.{module}" if package in MOVED else None)
+    return new if new and find_spec(new) else None
+
+
 class _Moved(MetaPathFinder, Loader):
     """Finds a module under its old name: it is the same module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if fullname in MOVED else None
+        return ModuleSpec(fullname, self) if _place(fullname) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        new = MOVED[spec.name]
+        new = _place(spec.name)
+        assert new is not None
         warnings.warn(
             f"{spec.name} is now {new}; the old name goes with the next release.",
             DeprecationWarning,
             stacklevel=2,
         )
         module = import_module(new)
-        if any(old.startswith(f"{spec.name}.") for old in MOVED):
-            package = _Package(spec.name, module.__doc__)
-            package.__path__ = []
-            return package
+        if hasattr(module, "__path__"):
+            return _Package(spec.name, module.__doc__)
         self._own = module.__spec__
         return module
 
