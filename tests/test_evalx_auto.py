@@ -22,7 +22,7 @@ from unmasked import (
     Zero,
 )
 from unmasked.cli.workflows.saved import fitted_whole
-from unmasked.evaluation import evalx
+from unmasked.evaluation import boosted
 from unmasked.evaluation.boosted import Asked, Choice
 from unmasked.explainers import defaults
 from unmasked.networks.tables import SetMLP
@@ -196,7 +196,7 @@ def test_ctrl_c_while_trees_grow_keeps_the_networks(monkeypatch: pytest.MonkeyPa
     def pressed(*parts: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evalx, "grow", pressed)
+    monkeypatch.setattr(boosted, "grow", pressed)
     x, y = rows()
     with pytest.warns(InterruptedWarning, match="networks are kept"):
         evaluator = auto().fit(x, y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -65,31 +66,38 @@ def _place(old: str) -> str | None:
     return new if new and find_spec(new) else None
 
 
-class _Moved(MetaPathFinder, Loader):
-    """Finds a module under its old name: it is the same module."""
+@dataclass
+class _Same(Loader):
+    """Loads nothing: under its old name it is the module ``new``."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if _place(fullname) else None
+    new: str
+    spec: ModuleSpec | None = None  # of the module under its new name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        new = _place(spec.name)
-        assert new is not None
         warnings.warn(
-            f"{spec.name} is now {new}; the old name goes with the next release.",
+            f"{spec.name} is now {self.new}; the old name goes with the next release.",
             DeprecationWarning,
             stacklevel=2,
         )
-        module = import_module(new)
+        module = import_module(self.new)
         if hasattr(module, "__path__"):
             return _Package(spec.name, module.__doc__)
-        self._own = module.__spec__
+        self.spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         if not isinstance(module, _Package):
-            module.__spec__ = self._own  # the import machinery has put the old name there
+            module.__spec__ = self.spec  # the import machinery has put the old name there
+
+
+class _Moved(MetaPathFinder):
+    """Finds modules under their old names."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        new = _place(fullname)
+        return ModuleSpec(fullname, _Same(new)) if new else None
 
 
 def allow_old_names() -> None:

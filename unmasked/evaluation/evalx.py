@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from unmasked.checks import is_whole
 from unmasked.errors import CoverageWarning, InputError, InterruptedWarning
 from unmasked.evaluation import boosted
-from unmasked.evaluation.boosted import Asked, Choice, Trees, grow, mixed
 from unmasked.evaluation.evaluator import MEMBER_SHIFT, SEED_SHIFT, TableEvaluator, same_size_masks
 from unmasked.explainers import defaults
 from unmasked.explainers.estimator import Table, check_batch_size, checkpoint_file, restore_network
@@ -182,14 +181,16 @@ class EvalX(TableEvaluator):
         self._learned(trained, targets)
         self._picked(0.0, "")
         if self._compares and not self.interrupted_:
-            asked = Asked.of(valid, self._sizes[1], self._law, seed)
+            asked = boosted.Asked.of(valid, self._sizes[1], self._law, seed)
             self._try_trees(train, valid, asked, targets.soft, seed)
             self.prior_ = train.target.mean(0).double().numpy()
             self.doubt_ = asked.doubt(self._predict, self.prior_)
             if self.doubt_:
                 self.reason_ += f"; too sure by itself, so {self.doubt_:.0%} are the class shares"
 
-    def _try_trees(self, train: Data, valid: Data, asked: Asked, soft: bool, seed: int) -> None:
+    def _try_trees(
+        self, train: Data, valid: Data, asked: boosted.Asked, soft: bool, seed: int
+    ) -> None:
         """Boosted trees beside the networks; Ctrl-C leaves the networks as they are."""
         start = time.perf_counter()
         try:
@@ -211,13 +212,13 @@ class EvalX(TableEvaluator):
             del self.predictors_
 
     def _compared(
-        self, train: Data, valid: Data, asked: Asked, soft: bool, seed: int
-    ) -> tuple[Choice, Trees | None]:
+        self, train: Data, valid: Data, asked: boosted.Asked, soft: bool, seed: int
+    ) -> tuple[boosted.Choice, boosted.Trees | None]:
         features, classes = self._sizes[1], len(self.classes_)
         drawn = boosted.Copies(self._law, self.columns_.index, features, soft)
-        trees = grow(drawn, self.mask_copies, train, valid, seed)
+        trees = boosted.grow(drawn, self.mask_copies, train, valid, seed)
         if trees is None:
-            return Choice(
+            return boosted.Choice(
                 0.0, "boosted trees would take too long, or have too little to learn"
             ), None
         choice = asked.trees(
@@ -265,7 +266,7 @@ class EvalX(TableEvaluator):
 
     def _predict(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
         own = self._learned_answer(inputs, masks)
-        return mixed(own, self.prior_, self.doubt_) if self.doubt_ else own
+        return boosted.mixed(own, self.prior_, self.doubt_) if self.doubt_ else own
 
     def _learned_answer(
         self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]
@@ -275,7 +276,7 @@ class EvalX(TableEvaluator):
         trees = self._by_estimator(inputs, masks)
         if self.share_ == 1:
             return trees
-        return mixed(self._by_networks(inputs, masks), trees, self.share_)
+        return boosted.mixed(self._by_networks(inputs, masks), trees, self.share_)
 
     def _by_networks(self, inputs: NDArray[np.float32], masks: NDArray[np.bool_]) -> NDArray[Any]:
         members = [self._probabilities(own, inputs, masks) for own in self.predictors_]

@@ -107,8 +107,16 @@ def run_images(
     prepare_folder(folder, writes=WRITES)
     check_same_run(folder, recipe.name, run)
     facts = provenance(command)
-    description = f"{recipe} {parts.shape} {explainers} {seeds} {device} {facts['version']}"
-    place = Place(device, checkpoint_folder(folder, description), show)
+    checkpoints = checkpoint_folder(
+        folder,
+        recipe=recipe,
+        shape=parts.shape,
+        explainers=explainers,
+        seeds=seeds,
+        device=device,
+        version=facts["version"],
+    )
+    place = Place(device, checkpoints, show)
     resumed = begun(place.checkpoints)
     mark(folder, recipe.name)
     work = Workshop(recipe, parts, seeds, place)

@@ -74,8 +74,16 @@ def run_synthetic(
     prepare_folder(folder, writes=(*TABLES, "results.json"))
     check_same_run(folder, recipe.name, run)
     facts = provenance(command)
-    description = f"{recipe} {datasets} {explainers} {seeds} {device} {facts['version']}"
-    place = Place(device, checkpoint_folder(folder, description), show)
+    checkpoints = checkpoint_folder(
+        folder,
+        recipe=recipe,
+        datasets=datasets,
+        explainers=explainers,
+        seeds=seeds,
+        device=device,
+        version=facts["version"],
+    )
+    place = Place(device, checkpoints, show)
     resumed = begun(place.checkpoints)
     mark(folder, recipe.name)
     worlds = draw_worlds(datasets, seeds, recipe.rows)

@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 
 from unmasked.errors import InputError
-from unmasked.training import device as memory
-from unmasked.training.device import choose_device
+from unmasked.training.device import choose_device, let_go, say_once
 from unmasked.training.loop import SelectorsInHalves, train
 from unmasked.training.method import Data, Method, Settings, takes_given_masks
 from unmasked.training.options import Training
@@ -301,17 +300,17 @@ def _fit(job: _Job) -> Trained:
                 "--jobs, another --device."
             ) from None
     program = None  # type: ignore[assignment]  # what it holds must go before others start
-    memory.let_go(device)
+    let_go(device)
     if resumed:
         return _in_halves_after(ready[0], job)
     if one:
-        memory.say_once(
+        say_once(
             "batches",
             f"the memory of {device} does not suffice for batches of {batch} rows; they go "
             "through the networks in smaller parts, to the same result.",
         )
         return _fit(replace(job, pieces=2 * job.pieces))
-    memory.say_once(
+    say_once(
         "settings",
         f"the memory of {device} does not suffice for {len(settings.seeds)} × "
         f"{len(settings.levels)} settings at once; they are trained in two halves, to the same "

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from unmasked.errors import InputError
 from unmasked.masks.samplers import Draw
 from unmasked.networks.tables import build, check_shapes
-from unmasked.training import device as memory
 from unmasked.training import noise
+from unmasked.training.device import in_parts
 from unmasked.training.method import (
     Data,
     Everything,
@@ -423,7 +423,7 @@ class Program:
         most = min(_CHUNK, max(16, _CHUNK_NUMBERS // self.width)) // self.pieces
         size = max(min(128, most), min(most, _CHUNK_ALL // max(1, networks)), 1)
         size = min(size, self._chunk)
-        parts, fitted = memory.in_parts(summed, rows, size, self.device)
+        parts, fitted = in_parts(summed, rows, size, self.device)
         if fitted < size:
             self._chunk = fitted
         total = parts[0]
